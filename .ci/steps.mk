@@ -1,12 +1,13 @@
 # The steps of .ci/run, each with the steps that it needs first. .ci/shell has the functions.
-# make runs them side by side, the long ones first, and prints a step when it has ended.
+# make runs them side by side, the long ones first, and prints a step when it has ended. A step whose libraries are not
+# there yet when its turn comes is run last, so a short one, `compat`, comes early and begins the downloads.
 
 SHELL := $(CURDIR)/.ci/shell
 .SHELLFLAGS := -c
 .ONESHELL:
 .SILENT:
 
-PUSH := ray gpu readme tiny thread address native emulated peers fuzz gate tensors compat faults corpus lint site index \
+PUSH := ray compat readme tiny thread address native emulated gpu peers tensors fuzz gate faults corpus lint site index \
     pure release benchmarks snippets users
 # What needs no push: .github/workflows/nightly.yml runs it, with new seeds where something is random. On a push,
 # `emulated` tries two or three of the machines, `release` collects the tests and runs those that depend on what is

@@ -93,6 +93,9 @@ class Tensors(equation.Library):
             dtype = torch.int64  # torch adds and compares no others with these
         return tensor if dtype is None else tensor != 0 if dtype is bool else tensor.to(dtype)
 
+    def moved(self, array: Tensor, axis: int, to: int) -> Tensor:
+        return array.movedim(axis, to)  # torch.func.vmap has no rule for moveaxis
+
     def rounded(self, *factors: Any) -> Tensor:
         # Only derivatives of these products are used, so float64 would bring nothing.
         return functools.reduce(

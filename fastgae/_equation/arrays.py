@@ -102,9 +102,12 @@ class Library:
         """Return advantages with mean 0 and standard deviation 1. ``_engine.moments`` normalizes those of NumPy."""
         raise NotImplementedError
 
+    def moved(self, array: Any, axis: int, to: int) -> Any:
+        return self.xp.moveaxis(array, axis, to)
+
     def steps(self, given: Any, dtype: Any = None) -> Any:
         """Return numbers, or flags, of all steps; None for None."""
-        return None if given is None else self.xp.moveaxis(self.array(given, dtype or self.dtype), self.axis, 0)
+        return None if given is None else self.moved(self.array(given, dtype or self.dtype), self.axis, 0)
 
     def envs(self, given: Any, like: Any, dtype: Any = None) -> Any:
         """Return one number, or one flag, for each env; None for None."""
@@ -118,11 +121,11 @@ class Library:
         """Return a number, or an array that broadcasts to all steps. It is not rounded yet."""
         if not getattr(given, "ndim", 0):
             return self.array(given) if hasattr(given, "ndim") else given
-        return self.xp.moveaxis(self.array(given), self.axis, 0)
+        return self.moved(self.array(given), self.axis, 0)
 
     def back(self, result: Any) -> Any:
         """Return a result with time as the axis that it has in the caller's arrays; None for None."""
-        return None if result is None else self.xp.moveaxis(result, 0, self.axis)
+        return None if result is None else self.moved(result, 0, self.axis)
 
 
 def gae(lib: Library, call: Call) -> GAEResult[Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType, get_interpreter_stack
 
 from fastgae._call import GAEResult
 from fastgae._interop.arrays import OnDevice
@@ -42,6 +43,11 @@ def differentiated(function: Callable[..., Any], arguments: dict[str, Any]) -> A
 
     torch.compile breaks the graph here, and calls it as it is.
     """
+    if sum(each.key() == TransformType.Jvp for each in get_interpreter_stack() or ()) > 1:
+        raise NotImplementedError(
+            f"torch cannot take a forward derivative of a forward derivative of {function.__name__}: take one of the two "
+            "backward, as torch.func.hessian does"
+        )
     arguments = arguments | {"stop_gradients": True}
     numbers = (traced if transforms() else computed)(function, arguments)
     device = next(iter(arguments.values())).device

@@ -14,7 +14,7 @@ import torch
 
 from fastgae._call import GAEResult, Role, names_of
 from fastgae._interop.libraries import FUNCTIONS, dtype_of_results, gives_two
-from fastgae._interop.torch import NARROW_DTYPES
+from fastgae._interop.torch import NARROW_DTYPES, transforms
 from fastgae._interop.torch_devices import computed
 
 NO_OPERANDS = ("out", "stop_gradients")  # arguments that an operation does not have
@@ -26,7 +26,9 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call the operation that stands for a function, and then fill ``out``. Its results have no gradient."""
     name, out = function.__name__, arguments.get("out")
     if name not in FUNCTIONS:
-        raise TypeError(f"{name} needs the numbers themselves: call it outside of torch.compile")
+        raise TypeError(f"{name} needs the numbers themselves: call it outside of torch.compile and torch.func")
+    if isinstance(out, tuple | list) and out[0] is out[1] is not None:
+        raise ValueError("out[0] and out[1] are one tensor: pass two")
     results = OPERATIONS[name](**operands(arguments))
     if not isinstance(results, tuple):
         return results if out is None else _filled(out, results)
@@ -45,7 +47,8 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
         if name in NO_OPERANDS:
             continue
         if isinstance(value, torch.Tensor):
-            given[name] = value.detach() if value.requires_grad else value
+            # In torch.func.vmap, requires_grad may be False and the tensor inside have a gradient.
+            given[name] = value.detach() if value.requires_grad or transforms() else value
         elif value is None or name in NO_TENSORS:
             given[name] = value.name if isinstance(value, Enum) else value
         else:

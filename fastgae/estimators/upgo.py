@@ -43,7 +43,8 @@ def upgo(
         A_t     = G_t - V_t
 
     The kernel of ``gae`` computes A with lambda = 1. Where delta_{t+1} >= 0 does not hold, it treats step t as
-    truncated. Then G = A + V.
+    truncated. Then G = A + V. So if ``next_values`` come from elsewhere, such as a target network, a followed G_t is
+    ``r_t + gamma (V'_t + (G_{t+1} - V_{t+1}))``.
 
     Parameters
     ----------

@@ -262,6 +262,19 @@ def test_compiled_out(compiled):
     got = function((None, returns.zero_()), **tensors(ROLLOUT))
     assert got.advantages is None
     assert_same_bits(returns.numpy(), fastgae.gae(**ROLLOUT).returns)
+    with pytest.raises(Exception, match=r"out\[0\] and out\[1\] are one tensor"):  # torch wraps the ValueError
+        function((returns, returns), **tensors(ROLLOUT))
+
+
+def test_compiled_gradients_end_at_the_call(compiled):
+    values, others = torch.zeros(17, 6), {**tensors(ROLLOUT), "values": None}
+
+    def gradient(values):
+        targets = fastgae.gae(**{**others, "values": values}).returns
+        return torch.func.grad(lambda values: ((values - targets) ** 2).sum())(values)
+
+    inside = torch.func.grad(lambda values: ((values - fastgae.gae(**{**others, "values": values}).returns) ** 2).sum())
+    assert_same_bits(compiled(inside)(values).numpy(), gradient(values).numpy())
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -67,6 +67,42 @@ def test_transforms(compiled):
     torch.testing.assert_close([each.grad for each in tracked], expected)
 
 
+@pytest.mark.parametrize("name", KEEPING)
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch has no rule for sparse final values
+def test_a_batch_of_losses(name):
+    """The gradients through ``vmap`` are those of its calls, also where results are constants in a loss."""
+    for function, arguments in drawn(name, np.float64)[::8]:
+        given = {each: torch.from_numpy(array) for each, array in arguments.items() if isinstance(array, np.ndarray)}
+        numbers = {each: array for each, array in given.items() if array.dtype == torch.float64}
+
+        def loss(numbers, stop, function=function, others=arguments | given):
+            results = arrays_of(function(**{**others, **numbers, "stop_gradients": stop}))
+            return sum(((result - next(iter(numbers.values()))) ** 2).sum() for result in results)
+
+        for stop in (False, True):
+            batch = {each: torch.stack([array, 0.9 * array]).requires_grad_() for each, array in numbers.items()}
+            of_each = functools.partial(loss, stop=stop)
+            one_by_one = sum(loss({each: array[i] for each, array in batch.items()}, stop) for i in range(2))
+            expected = torch.autograd.grad(one_by_one, [*batch.values()], materialize_grads=True)
+            got = torch.autograd.grad(torch.vmap(of_each)(batch).sum(), [*batch.values()], materialize_grads=True)
+            torch.testing.assert_close(got, expected)
+            again = torch.func.grad(lambda batch, of_each=of_each: torch.vmap(of_each)(batch).sum())(batch)
+            torch.testing.assert_close([again[each] for each in batch], [*expected])
+
+
+def test_torch_has_no_forward_derivative_of_a_forward_derivative():
+    """It would be 0, without a word."""
+
+    def total(decay):
+        given = {"last_values": 0.0, "gae_lambda": decay, "stop_gradients": False}
+        return fastgae.gae(torch.ones(3), torch.zeros(3), None, gamma=1.0, **given).advantages.sum()
+
+    decay = torch.tensor(0.5)
+    assert torch.func.jacrev(torch.func.jacfwd(total))(decay) == torch.func.hessian(total)(decay) == 2.0
+    with pytest.raises(NotImplementedError, match="a forward derivative of gae: take one of the two backward"):
+        torch.func.jacfwd(torch.func.jacfwd(total))(decay)
+
+
 def test_other_kinds_of_arrays():
     values = torch.randn(4, 3, dtype=torch.bfloat16, requires_grad=True)
     ended = np.zeros((4, 3), bool)

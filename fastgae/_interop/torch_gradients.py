@@ -45,8 +45,8 @@ def differentiated(function: Callable[..., Any], arguments: dict[str, Any]) -> A
     """
     if sum(each.key() == TransformType.Jvp for each in get_interpreter_stack() or ()) > 1:
         raise NotImplementedError(
-            f"torch cannot take a forward derivative of a forward derivative of {function.__name__}: take one of the two "
-            "backward, as torch.func.hessian does"
+            f"torch cannot take a forward derivative of a forward derivative of {function.__name__}: take one of the "
+            "two backward, as torch.func.hessian does"
         )
     arguments = arguments | {"stop_gradients": True}
     numbers = (traced if transforms() else computed)(function, arguments)

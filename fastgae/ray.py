@@ -14,7 +14,7 @@ from fastgae._call import Array
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data import DataError
-from fastgae.data.columns import Columns, chosen_columns
+from fastgae.data.columns import Columns, check_new, chosen_columns
 from fastgae.data.errors import brought_by, is_remote, naming
 from fastgae.data.estimators import How, check_advantages, checked_how
 from fastgae.data.files import Source, path_of
@@ -119,6 +119,7 @@ def compute(
         dataset = through(lambda block: block)
     chosen = chosen_columns(columns, known, schema, values, how, rewards)
     check_advantages(how, "values" in chosen.of_role)
+    check_new([*known.results.values(), *([] if label_quantile is None else [LABEL])], schema.names)
     computed = partial(with_results, known=known, chosen=chosen, how=how, may_be_cut=whole_episodes)
     if whole_episodes:
         results = through(computed, num_threads)

@@ -68,6 +68,7 @@ PLANTED = [
     ("outputs_equal", {"advantages + values": "advantages"}),
     ("returns_of_normalised_advantages", {"s, advantages": "s, (advantages - advantages.mean()) / advantages.std()"}),
     ("output_unknown", {"advantages + values": "advantages * values"}),
+    ("one_env", {"return advantages,": "advantages = advantages[:, ::-1]\n    return advantages,"}),
     ("inputs_written", {"np.zeros_like(rewards)": "rewards"}),
     ("not_deterministic", {"advantages[t] =": "advantages[t] = np.random.default_rng().normal(0, 1e-6) +"}),
     ("not_finite", {"return": "advantages[0] /= 0 * values[0]\n    return"}),
@@ -124,9 +125,17 @@ def test_two_mistakes_are_both_named():
     assert {*detectors(found)} == {"no_bootstrap", "no_trace"}
 
 
-def test_a_loop_that_is_right_for_short_rollouts_alone():
-    loop = written({"    decay =": "    gae_lambda *= len(rewards) < 10\n    decay ="})
-    assert not identify(loop).known
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"    decay =": "    gae_lambda *= len(rewards) < 100\n    decay ="},
+        {TRACE: "np.where(done | (t % 64 == 63), 0, advantage)"},
+        {"rewards[t],": "np.clip(rewards[t], -10, 10),"},
+        {"= advantage\n": "= np.clip(advantage, -10, 10)\n"},
+    ],
+)
+def test_a_loop_that_is_right_for_few_steps_and_small_numbers_alone(changes):
+    assert not identify(written(changes)).known
 
 
 def test_the_tolerance():

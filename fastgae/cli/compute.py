@@ -152,7 +152,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep finished results, and continue from the rows that an interrupted run has computed",
     )
-    add("--overwrite", action="store_true", help="replace earlier results, once the new ones are whole")
+    add("--overwrite", action="store_true", help="replace earlier results, once the new ones are whole, and PICTURE")
     add("--quiet", action="store_true", help="show no progress and no table")
     add("--json", action="store_true", help="print one JSON object instead of the table")
 

@@ -1,7 +1,7 @@
 """Find the columns that a computation needs, read them as arrays, and find episodes whose rows are not adjacent."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -105,6 +105,8 @@ def chosen_columns(
             raise DataError(f"there are {present.count(name)} columns {name!r} for {role}; expected one")
     if in_envs(schema.field(found["rewards"]).type):
         # Flags and ends of files end episodes there.
+        if useless := [role for role in given if role in KEYS and given[role] is not None and role != "file"]:
+            raise DataError(f"a row has a number for each of several envs, so no column can be {' or '.join(useless)}")
         found = {role: name for role, name in found.items() if role == "file" or role not in KEYS}
     elif not {*found, *given} & {*NAMING}:
         _check_unread_ids(schema, found.values())
@@ -113,6 +115,13 @@ def chosen_columns(
             raise DataError(f"the column of {role} holds {kind}; expected integers or text")
     _check_ends(found, how.ends, present)
     return Columns({role: found[role] for role in ROLES if role in found}, success)
+
+
+def check_new(results: Iterable[str], present: Collection[str]) -> None:
+    """Check that the columns of the results have other names than those beside them."""
+    for name in results:
+        if name in present:
+            raise DataError(f"the source has a column {name!r}, but a column of results has the same name: rename it")
 
 
 def _elsewhere(role: str, names: Sequence[str]) -> list[str]:
@@ -170,7 +179,8 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
 
     names = [_integral(role, _whole(role, found[role])) for role in NAMING if role in found]
     rewards = numbers_in("rewards", found["rewards"]) if columns.success is None else _successes(found["rewards"])
-    truncated = flags("truncated")
+    done = flags("done")  # terminated or truncated
+    terminated = flags("terminated") if "terminated" in found else done & ~flags("truncated")
     differ = changes(names, len(table))
     steps = RecordedSteps(
         lambda row: tuple(column[row].as_py() for column in names),
@@ -178,8 +188,8 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
         _steps(found["step"]) if "step" in found else None,
         rewards,
         numbers_in("values", found["values"]) if values is None and "values" in found else values,
-        flags("terminated") if "terminated" in found else flags("done") & ~truncated,
-        truncated,
+        terminated,
+        flags("truncated") | (done & ~terminated),
         numbers_in("next_values", found["next_values"]) if "next_values" in found else None,
         restarts="episode" not in found,
         success=columns.success,

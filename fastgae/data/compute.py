@@ -16,6 +16,7 @@ import pyarrow as pa
 import fastgae
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
+from fastgae.data.columns import check_new
 from fastgae.data.critic import Critic
 from fastgae.data.errors import DataError, UnreachableError, WriteError, argument, brought_by, first_line
 from fastgae.data.estimators import checked_how
@@ -87,7 +88,7 @@ def compute(
         "auto", or the name of a format if the files do not show it.
     columns : mapping, optional
         The name of the column for each role: "file", "env", "episode", "step", "rewards", "values", "next_values",
-        "terminated", "truncated" or "done"; None: no column has the role.
+        "terminated", "truncated" or "done"; None: no column has the role. "done" is True at either end.
     ends : str, optional
         "terminated": the last row of every episode ends it for good, whatever its flags say. None: if a last row does
         not end its episode for good, it needs the value of the state after it.
@@ -120,7 +121,7 @@ def compute(
     resume : bool
         Continue from what a killed run has left for the same options and data, and keep finished results.
     overwrite : bool
-        Replace earlier results of fastgae at ``out``, once the new ones are whole.
+        Replace earlier results of fastgae at ``out``, once the new ones are whole, and the picture at ``plot``.
     progress : bool
         Show a bar.
     plot : path, optional
@@ -161,6 +162,9 @@ def compute(
         with state.held():
             said = state.finished() if resume else None
             if said is None:
+                if picture is not None and picture.exists() and (state.reads(picture) or not (overwrite or resume)):
+                    way = "" if state.reads(picture) else f", or pass {argument('overwrite', True)}"
+                    raise DataError(f"{picture} exists already: pass another path as {argument('plot')}{way}")
                 state.begin(resume)
                 said = _written(plan, state, partial(_shown, progress))
             elif picture is not None and not picture.exists():
@@ -198,13 +202,16 @@ def _place(given: str | os.PathLike[str] | None, plan: Plan) -> Path:
 
 
 def _check_names(plan: Plan) -> None:
-    """Check that the columns of the results have other names than those beside them."""
-    names, per = plan.found.rows.schema.names, plan.how.label_per
+    """Check the names of the columns that are read, and of those that are written."""
+    schema, per = plan.found.rows.schema, plan.how.label_per
+    names = schema.names
     if per is not None and per not in names:
         raise DataError(f"there is no column {per!r} for {argument('label_per')}; there are {', '.join(names)}")
-    for name in (*plan.found.format.results.values(), *([] if plan.how.label_quantile is None else [LABEL])):
-        if name in (names if plan.into else plan.columns.keys):
-            raise DataError(f"the source has a column {name!r}, but a column of results has the same name: rename it")
+    if per is not None and pa.types.is_nested(kind := schema.field(per).type):
+        raise DataError(f"the column of {argument('label_per')} holds {kind}; expected integers or text")
+    plan.found.rows.check(names if plan.into else plan.groups)
+    labels = [] if plan.how.label_quantile is None else [LABEL]
+    check_new([*plan.found.format.results.values(), *labels], names if plan.into else plan.columns.keys)
 
 
 def _written(plan: Plan, state: State, show: Show) -> dict[str, Any]:

@@ -10,6 +10,7 @@ rows:
 """
 
 from collections.abc import Callable, Collection, Mapping
+from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -178,7 +179,7 @@ def checked_how(
         raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
     if label_quantile is None and label_per is not None:
         raise ValueError(f"{argument('label_per')} is for labels: pass {argument('label_quantile')} too")
-    if label_quantile is not None and not 0 < label_quantile < 1:
+    if not (label_quantile is None or (isinstance(label_quantile, Real) and 0 < label_quantile < 1)):
         raise ValueError(f"{argument('label_quantile')} must be a number between 0 and 1, got {label_quantile!r}")
     if estimator not in tuple(ESTIMATORS):
         same = '; the returns of "gae" are those of td_lambda' if estimator == "td_lambda" else ""

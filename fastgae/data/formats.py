@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from fastgae.data.errors import DataError, argument, column_argument, reading
+from fastgae.data.errors import DataError, argument, column_argument, is_remote, reading
 from fastgae.data.files import (
     DELTA,
     HDF5,
@@ -42,6 +42,7 @@ FILE = "file"  # the column of this role that holds the names of files
 
 def beside(source: Path) -> Path:
     """Return ``name.advantages.parquet`` next to a file or folder."""
+    source = source if is_remote(source) or source.name.strip(".") else source.resolve()
     return source.with_name(f"{source.stem if by_suffix(source) else source.name}.advantages.parquet")
 
 

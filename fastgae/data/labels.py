@@ -12,7 +12,7 @@ from fastgae._call import Array
 from fastgae.data.errors import DataError, argument
 
 LABEL = "positive"  # the column of labels
-FEW = 64  # groups, for which one pass over all numbers finds 16 bits of the thresholds, and else 8
+MOST_TALLIES = 2**22  # counts in memory: of many groups, a pass finds fewer bits of the thresholds
 # Numbers of some rows, and the item of each row that says its group; None: there is one group.
 Part: TypeAlias = tuple[Array, pa.Array | None]
 
@@ -30,7 +30,8 @@ def thresholds_of(parts: Callable[[], Iterable[Part]], quantile: float) -> dict[
         counts = added + np.pad(counts, (0, len(added) - len(counts)))
     # 0.7 means 7/10, and not the nearest float.
     ranks = np.array([ceil(Fraction(repr(quantile)) * count) for count in counts.tolist()])
-    integer, digit = np.dtype(f"u{dtype.itemsize}"), 16 if len(counts) <= FEW else 8
+    integer = np.dtype(f"u{dtype.itemsize}")
+    digit = min(16, max(1, (MOST_TALLIES // max(len(counts), 1)).bit_length() - 1))  # bits of one pass
     found = np.zeros(len(counts), integer)
     for shift in reversed(range(0, 8 * dtype.itemsize, digit)):
         tallies: Array = np.zeros(len(counts) << digit, np.int64)
@@ -75,7 +76,7 @@ def _groups(numbers: Array, items: pa.Array | None, known: dict[Any, int]) -> Ar
         return np.full(numbers.size, known.setdefault(None, 0))
     encoded = items if pa.types.is_dictionary(items.type) else items.dictionary_encode()
     names = [known.setdefault(name, len(known)) for name in encoded.dictionary.to_pylist()]
-    if encoded.null_count:
+    if encoded.null_count or any(name != name for name in encoded.dictionary.to_pylist()):
         raise DataError(f"the column of {argument('label_per')} has a row without an item")
     groups: Array = np.array(names, np.int64)[np.asarray(encoded.indices)]
     return groups.repeat(numbers.size // max(len(items), 1))

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from fastgae._call import GAEResult
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
-from fastgae.data.columns import UNFLAGGED, Columns, Episodes, chosen_columns, steps_of
+from fastgae.data.columns import UNFLAGGED, Columns, Episodes, check_new, chosen_columns, steps_of
 from fastgae.data.errors import DataError
 from fastgae.data.estimators import How, checked_how, dtype_of
 from fastgae.data.formats import NAMING, PLAIN, Format, format_named
@@ -78,6 +78,7 @@ def on_table(
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
     table, known = pa.table(table), format_named(format)
     chosen = chosen_columns(columns, known, promoted(tabular(table)), "values", how, rewards)
+    check_new(known.results.values(), table.column_names)
     return with_results(table, known, chosen, how, may_be_cut=True)
 
 

@@ -160,6 +160,8 @@ def planned(
         column = os.fspath(values)
     else:
         beside = Values(file, rows)
+    if ROW in rows.schema.names:
+        raise DataError(f"the source has a column {ROW!r}, a name that fastgae needs: rename it")
     with naming(rows.place(0)[0]):
         chosen = chosen_columns(columns, found.format, rows.schema, column, how, rewards)
         in_files = pa.schema(field for field in rows.schema if field.name not in rows.made)

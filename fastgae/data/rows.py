@@ -75,8 +75,10 @@ class Rows:
         return pa.schema(fields, schemas[0].metadata)
 
     def check(self, columns: Sequence[str]) -> None:
-        """Check that all files have these columns."""
+        """Check that all files have these columns, and each once."""
         for name in (name for name in columns if name not in self.made):
+            if (count := self.schema.names.count(name)) > 1:
+                raise DataError(f"there are {count} columns {name!r}; expected one")
             has = {name in part.schema.names: part.path for part in reversed(self._known)}
             if len(has) > 1:
                 raise DataError(f"{has[False]} has no column {name!r}, but {has[True]} has one")

@@ -84,9 +84,8 @@ def new_array(path: Path, dtype: Any, rows: int) -> Array:
     return array
 
 
-def _numbered(rows: Rows, columns: Sequence[str], advance: Advance) -> Iterator[pa.RecordBatch]:
-    """Return columns of the rows with their numbers, in types that duckdb knows."""
-    rows = rows.also({ROW: lambda start, stop: pa.array(np.arange(start, stop))})
+def _known(rows: Rows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Return columns of the rows in types that duckdb knows."""
 
     def known(kind: pa.DataType) -> pa.DataType:
         if isinstance(kind, pa.BaseExtensionType):
@@ -94,7 +93,12 @@ def _numbered(rows: Rows, columns: Sequence[str], advance: Advance) -> Iterator[
         return pa.float32() if pa.types.is_float16(kind) else kind
 
     kinds = pa.schema([field.with_type(known(field.type)) for field in rows.schema])
-    for batch in rows.batches(0, rows.count, [*columns, ROW], SLICE, kinds):
+    yield from rows.batches(0, rows.count, columns, SLICE, kinds)
+
+
+def _numbered(rows: Rows, columns: Sequence[str], advance: Advance) -> Iterator[pa.RecordBatch]:
+    """Return columns of the rows with their numbers."""
+    for batch in _known(rows.also({ROW: lambda start, stop: pa.array(np.arange(start, stop))}), [*columns, ROW]):
         yield batch
         advance(batch.num_rows)
 
@@ -116,7 +120,7 @@ def joined(
 ) -> None:
     """Put the values of a table, found by the keys of the rows, into an array in the order of the rows."""
     keys, count = columns.keys, 0
-    found = table.batches(0, table.count, [name, *keys], SLICE)
+    found = _known(table, [name, *keys])
     query = f'SELECT rows.*, found."{name}" FROM rows LEFT JOIN found USING ({_listed(keys)})'
     with database.asked({"rows": _numbered(rows, keys, advance), "found": found}, query) as results:
         for batch in results.to_arrow_reader(SLICE):
@@ -129,7 +133,7 @@ def joined(
             count += len(part)
     if count > rows.count:
         twice = f"SELECT {_listed(keys)} FROM found GROUP BY ALL HAVING count(*) > 1 LIMIT 1"
-        with database.asked({"found": table.batches(0, table.count, keys, SLICE)}, twice) as results:
+        with database.asked({"found": _known(table, keys)}, twice) as results:
             raise DataError(f"{path} has several values for {columns.place(results.to_arrow_table(), 0, None)}")
 
 

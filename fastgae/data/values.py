@@ -21,6 +21,7 @@ from fastgae.data.files import NPY, by_suffix, files_of, kind_of, path_of
 from fastgae.data.formats import parts_in
 from fastgae.data.rows import SLICE, Advance, Batches, Rows, even
 from fastgae.data.sorting import Database, joined, new_array
+from fastgae.data.steps import RowError
 from fastgae.data.stored import Lazy, npy, type_of
 
 NAME = "values"  # of the column in a table
@@ -71,11 +72,14 @@ class Values:
         if not self._table.count:
             return
         keys, names = columns.keys, self._table.schema.names
-        if len(names) > 1 and (missing := [key for key in keys if key not in names]):
-            others = ", ".join(name for name in names if name != NAME)
+        others = ", ".join(name for name in names if name != NAME)
+        alone = f"leave only {NAME!r}, in the order of the source"
+        if others and not keys:
+            raise DataError(f"{self.path} has {others} beside {NAME!r}, and the source has no names of rows: {alone}")
+        if others and (missing := [key for key in keys if key not in names]):
             raise DataError(
                 f"{self.path} has no column {' and no '.join(missing)}, by which its rows would be found; there are "
-                f"{others}: rename them, or leave only {NAME!r}, in the order of the source"
+                f"{others}: rename them, or {alone}"
             )
         keys, dtype = [key for key in keys if key in names], self.kind.to_pandas_dtype()
         file.unlink(missing_ok=True)
@@ -93,7 +97,11 @@ class Values:
 
         def found(file: IO[bytes]) -> Batches:
             for at, table in self._table.forwards([NAME, *keys], SLICE):
-                file.write(np.ascontiguousarray(numbers_in(NAME, table[NAME])).data)
+                try:
+                    numbers = numbers_in(NAME, table[NAME])
+                except RowError as error:
+                    raise DataError(f"{self.path}: row {at.start + error.row}: {error.fault}") from error
+                file.write(np.ascontiguousarray(numbers).data)
                 advance(len(table))
                 yield from table.filter(pa.array(~np.isin(np.arange(at.start, at.stop), states))).to_batches()
 

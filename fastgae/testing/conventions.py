@@ -108,6 +108,7 @@ MISTAKES = {
         "the critic learns values in units of the normalised advantages, and not of the rewards",
         "add values to the advantages before they are normalised",
     ),
+    "one_env": ("each env gets advantages of others", "keep each env in its own column, or pass one env per call"),
     "raises": ("such rollouts occur, and stop the training", "let it take rollouts of any length, and any flags"),
     "inputs_written": ("the caller's arrays change", "write into new arrays"),
     "not_deterministic": ("nobody can repeat a run", "look for random numbers, and for memory that is not initialised"),
@@ -129,6 +130,7 @@ ONE_EPISODE = "right only if each call gets one episode, with the flag in its la
 # What is said of a mistake that is no choice of a convention.
 ODD = {
     "one_episode": f"{ONE_EPISODE}: with more, it is nothing that fastgae knows",
+    "one_env": "right only if each call gets one env: with {}, it gives nothing that fastgae knows",
     "last_values_missing": "right only if the last row ends an episode: there is no V after it",
     "raises": "it stops at some rollouts: {}",
     "inputs_written": "it writes into {}",

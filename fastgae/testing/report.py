@@ -240,6 +240,7 @@ class _Report:
         found = {
             "returns_of_normalised_advantages": [n for n, each in match.outputs.items() if each.base == TOO_EARLY],
             "one_episode": [""] * match.episodes,
+            "one_env": subject.of_many_envs(match.outputs) if self.known and self.each_env else [],
             "last_values_missing": [""] * (no_last and kind.ends > 0 and not kind.masked),
             "both_flags": [name for name, got, expected in beside if relative(got, expected) > CLOSE],
             "raises": [f"{error} ({'; '.join(rollouts)})" for error, rollouts in subject.raised.items()],

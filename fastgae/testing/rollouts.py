@@ -72,12 +72,12 @@ class Kind(NamedTuple):
     episodes: bool = False  # each env is one episode; if masked, with rows of padding after it
 
 
-def random_rollout(seed: int, steps: int, kind: Kind, coefficients: Any) -> Probe:
+def random_rollout(seed: int, steps: int, kind: Kind, coefficients: Any, scale: float = 1.0) -> Probe:
     """Return a rollout of random numbers."""
     rng = np.random.default_rng(seed)
     shape = steps, kind.envs
-    rewards, final_values = rng.normal(size=(2, *shape)).astype(np.float32)
-    values = rng.normal(size=(steps + 1, kind.envs)).astype(np.float32)
+    rewards, final_values = (scale * rng.normal(size=(2, *shape))).astype(np.float32)
+    values = (scale * rng.normal(size=(steps + 1, kind.envs))).astype(np.float32)
     which = rng.choice(5, size=shape)
     mask = rng.random(shape) < 0.7 if kind.masked else np.ones(shape, bool)
     mask[0] = True  # each env has a step

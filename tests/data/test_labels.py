@@ -5,8 +5,7 @@ import pyarrow as pa
 import pytest
 
 import fastgae
-from fastgae.data import compute, on_table
-from fastgae.data.labels import thresholds_of
+from fastgae.data import compute, labels, on_table
 
 from .recorded import ROWS, assert_same_bits, computed, limit, names, quantile_of, read, refused, write
 
@@ -77,12 +76,21 @@ def test_labels_per_task(tmp_path, recorded):
 
 
 def test_bad_labels(recorded):
-    returns = {"estimator": "discounted_returns", "ends": "terminated"}
+    def of_task(item):
+        return recorded.table().append_column("task", pa.array([item] * ROWS))
+
+    half, wrong = {"label_quantile": 0.5}, (0, 1, np.nan, "0.5")
     for table, given, message in (
-        *((recorded.table(), {"label_quantile": each}, "must be a number between 0 and 1") for each in (0, 1, np.nan)),
-        (recorded.table("rewards", "episode"), {"label_quantile": 0.5, **returns}, r"label_quantile=0\.5 is for advan"),
+        *((recorded.table(), {"label_quantile": each}, "must be a number between 0 and 1") for each in wrong),
+        (
+            recorded.table("rewards", "episode"),
+            {**half, "estimator": "discounted_returns", "ends": "terminated"},
+            r"label_quantile=0\.5 is for advan",
+        ),
         (recorded.table(), {"label_per": "episode"}, "label_per is for labels: pass label_quantile too"),
-        (recorded.table(), {"label_quantile": 0.5, "label_per": "task"}, "no column 'task' for label_per; there are"),
+        (recorded.table(), {**half, "label_per": "task"}, "no column 'task' for label_per; there are"),
+        (of_task(np.nan), {**half, "label_per": "task"}, "the column of label_per has a row without an item"),
+        (of_task([0]), {**half, "label_per": "task"}, r"the column of label_per holds list<.*; expected integers"),
     ):
         refused(message, table, error=ValueError, **given)
 
@@ -96,7 +104,18 @@ def test_the_threshold_is_a_number_of_the_data():
             numbers = np.concatenate([numbers, special[: count % 7]])
             parts = [(part, None) for part in np.array_split(numbers, 3)]
             for quantile in (0.001, 0.3, 0.5, 0.7, 0.999):
-                assert thresholds_of(lambda: parts, quantile) == {None: quantile_of(numbers, quantile)}  # noqa: B023
+                assert labels.thresholds_of(lambda: parts, quantile) == {None: quantile_of(numbers, quantile)}  # noqa: B023
+
+
+@pytest.mark.parametrize("most", [1, 2**10, 2**22])
+def test_many_groups(monkeypatch, most):
+    """However few bits a pass finds."""
+    monkeypatch.setattr(labels, "MOST_TALLIES", most)
+    for dtype in (np.float32, np.float64):
+        numbers, groups = np.random.default_rng(0).normal(size=600).astype(dtype), np.arange(600) % 100
+        parts = [(numbers[at::2], pa.array(groups[at::2])) for at in range(2)]
+        expected = {group: quantile_of(numbers[groups == group], 0.6) for group in range(100)}
+        assert labels.thresholds_of(lambda parts=parts: parts, 0.6) == expected
 
 
 def test_into_a_copy(tmp_path, recorded):

@@ -152,3 +152,70 @@ def test_names_that_begin_again_in_one_file(tmp_path):
             refused(message, source, memory=memory, **ENDS)
     flagged = table.append_column("terminated", pa.array([False, True] * 5))
     assert compute(flagged, **ONES)["advantages"].to_pylist() == [2.0, 1.0] * 5
+
+
+def test_done_beside_another_flag():
+    """It is either end: where the flag is not set, the other end is."""
+    flags = {"terminated": [False, False, False, True], "truncated": [False, True, False, False]}
+    for name in flags:
+        table = rows(next_values=np.zeros(4), done=[False, True, False, True], **{name: flags[name]})
+        for results in (compute(table, **ONES), on_table(table, gamma=1.0, gae_lambda=1.0)):
+            assert results["advantages"].to_pylist() == [2.0, 1.0, 2.0, 1.0]
+    open_end = rows(terminated=flags["terminated"], done=[False, True, False, True])
+    refused("row 1: the episode is truncated, and there is no value of the state after it", open_end)
+
+
+def test_files_that_are_not_replaced(tmp_path, monkeypatch):
+    """Those of the source, by whatever path, also if fastgae wrote them, and pictures."""
+    monkeypatch.chdir(tmp_path)
+    write(rows(episode=[0, 0, 1]), tmp_path / "a.parquet", 3)
+    compute("a.parquet", into="b.parquet", **ENDS)
+    (tmp_path / "c.png").write_bytes((tmp_path / "a.parquet").read_bytes())
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    source, is_there = r"b\.parquet is a file of the source: pass another path as out", r"c\.png exists already: pass"
+    for given, options, message in (
+        (("b.parquet", tmp_path / "b.parquet"), {"overwrite": True}, source),
+        (("a.parquet", tmp_path / "b.parquet"), {"overwrite": True, "values": "b.parquet"}, source),
+        (("a.parquet", "d.parquet"), {"plot": "c.png"}, is_there),
+        (("c.png", "d.parquet"), {"plot": tmp_path / "c.png", "overwrite": True}, is_there),
+    ):
+        refused(message, *given, **options, **ENDS)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_values_whose_rows_cannot_be_found(tmp_path):
+    """The source has no names of rows, and the values come in an order of their own; or one of them is missing."""
+    flags = write(rows(terminated=[False, True, True]), tmp_path / "flags.parquet", 3)
+    values = write(pa.table({"step": [1, 0, 0], "values": np.zeros(3)}), tmp_path / "v.parquet", 3)
+    refused("v.parquet has step beside 'values', and the source has no names of rows", flags, values=str(values))
+    named = write(rows(episode=[0, 0, 1], step=[0, 1, 0]), tmp_path / "named.parquet", 3)
+    keys = {"episode": [1, 0, 0], "step": [0, 0, 1]}
+    write(pa.table({**keys, "values": np.array([3, 1, 2], np.float16)}), tmp_path / "v.parquet", 3)
+    got = computed(named, tmp_path / "out.parquet", values=str(values), **ENDS, gamma=1.0, gae_lambda=1.0)
+    assert got["advantages"].to_pylist() == [1.0, -1.0, -2.0]
+    write(pa.table({"episode": [0, 0, 1], "step": [0, 1, 0], "values": [1.0, None, 0.0]}), tmp_path / "v.parquet", 3)
+    refused("v.parquet: row 1: values is missing", named, values=str(values), **ENDS)
+
+
+def test_names_of_columns_that_are_taken():
+    table = rows(episode=[0, 0, 1], step=[0, 1, 0])
+    with pytest.raises(ValueError, match="the source has a column 'advantages', but a column of results has the same"):
+        on_table(on_table(table, ends="terminated"), ends="terminated")
+    refused("the source has a column '__row__', a name that fastgae needs", rows(episode=[0], __row__=[0]), **ENDS)
+    twice = table.append_column("x", pa.array([0.0] * 3)).append_column("x", pa.array([1.0] * 3))
+    assert len(compute(twice, **ENDS)) == 3
+    refused("there are 2 columns 'x'; expected one", twice, values=lambda batch: batch["x"], **ENDS)
+
+
+def test_the_folder_where_it_runs(tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    write(rows(episode=[0, 0, 1]), tmp_path / "runs" / "a.parquet", 3)
+    monkeypatch.chdir(tmp_path / "runs")
+    compute(".", **ENDS)
+    assert len(read(tmp_path / "runs.advantages.parquet")) == 3
+
+
+def test_a_name_for_rows_of_several_envs(tmp_path):
+    np.savez(tmp_path / "a.npz", rewards=np.ones((3, 2)), values=np.zeros((3, 2)), run=np.arange(3))
+    message = "a row has a number for each of several envs, so no column can be episode"
+    refused(message, tmp_path / "a.npz", columns={"episode": "run"}, **ENDS)

@@ -140,7 +140,7 @@ def test_written_whole_or_not_at_all(tmp_path, recorded, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Figure, "savefig", full)
         message = r"cannot write .*a\.png: No space left on device; the finished part is"
-        refused(message, source, error=WriteError, plot=plot)
+        refused(message, source, error=WriteError, plot=plot, overwrite=True)
     assert plot.read_bytes() == b"old"
     assert names(tmp_path) == ["a.advantages.parquet.unfinished", "a.parquet", "a.png"]
     compute(source, plot=plot, resume=True, progress=False)

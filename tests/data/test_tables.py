@@ -86,6 +86,7 @@ def test_names_that_begin_again_in_every_file(tmp_path, rows):
 
 DAMAGE = {
     "flipped": lambda content: bytes(byte ^ (at == len(content) // 2) for at, byte in enumerate(content)),
+    "exchanged": lambda content: content[64:128] + content[:64] + content[128:],
     "zeros": lambda content: bytes(100) + content[100:],
     "cut": lambda content: content[: len(content) // 2],
     "empty": lambda content: b"",

@@ -105,8 +105,11 @@ def chosen_columns(
             raise DataError(f"there are {present.count(name)} columns {name!r} for {role}; expected one")
     if in_envs(schema.field(found["rewards"]).type):
         # Flags and ends of files end episodes there.
-        if useless := [role for role in given if role in KEYS and given[role] is not None and role != "file"]:
-            raise DataError(f"a row has a number for each of several envs, so no column can be {' or '.join(useless)}")
+        if useless := [role for role in ("env", "episode") if role in found]:
+            raise DataError(
+                f"a row has a number for each of several envs, so no column can be {' or '.join(useless)}: end "
+                f"episodes by flags, and pass {column_argument(*useless[:1], None)}"
+            )
         found = {role: name for role, name in found.items() if role == "file" or role not in KEYS}
     elif not {*found, *given} & {*NAMING}:
         _check_unread_ids(schema, found.values())

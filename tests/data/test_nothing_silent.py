@@ -216,6 +216,11 @@ def test_the_folder_where_it_runs(tmp_path, monkeypatch):
 
 
 def test_a_name_for_rows_of_several_envs(tmp_path):
-    np.savez(tmp_path / "a.npz", rewards=np.ones((3, 2)), values=np.zeros((3, 2)), run=np.arange(3))
-    message = "a row has a number for each of several envs, so no column can be episode"
+    ones = np.ones((3, 2))
+    arrays = {"rewards": ones, "values": 0 * ones, "terminated": ones > 1, "run": np.arange(3)}
+    np.savez(tmp_path / "a.npz", **arrays)
+    np.savez(tmp_path / "b.npz", **arrays, episode_ends=[2, 3])
+    message = "a row has a number for each of several envs, so no column can be episode: end episodes by flags"
     refused(message, tmp_path / "a.npz", columns={"episode": "run"}, **ENDS)
+    refused(message, tmp_path / "b.npz", **ENDS)
+    assert compute(tmp_path / "b.npz", columns={"episode": None}, **ENDS).episodes == 2

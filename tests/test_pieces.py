@@ -123,3 +123,17 @@ def test_pieces_of_every_kernel_are_redone(dtype, options):
         for target in TARGETS:
             got = fastgae.gae(**arguments, num_threads=1, backend=f"cpp:{target}")
             assert_same_bits(got, expected, f"{target}, {envs} x {steps}")
+
+
+def test_pieces_of_retrace_look_behind_skipped_steps(dtype):
+    """The next trace of a piece that is redone is that of the next step that exists."""
+    mask = np.random.default_rng(0).random((3, 5000)) < 0.5
+    mask[:, -1] = True
+    rewards = np.zeros(mask.shape, dtype)
+    rewards[:, -1] = 8 * np.finfo(dtype).smallest_subnormal
+    call = {"rewards": rewards, "values": 0 * rewards, "next_values": 0 * rewards, "terminated": 0 * rewards}
+    call |= {"ratios": mask.astype(dtype), "mask": mask, "gamma": 1.0, "lambda_": 0.9405, "time_axis": 1}
+    expected = fastgae.retrace(**call, backend="numpy")
+    for backend in WITH_KERNELS:
+        for got, right in zip(fastgae.retrace(**call, num_threads=1, backend=backend), expected, strict=True):
+            assert_same_bits(got, right, backend)

@@ -201,3 +201,30 @@ def test_numba_takes_common_calls():
 
 
 PLAIN = ("rewards", "values", "terminated", "truncated", "last_values", "next_values", "time_axis")
+
+
+class Number(float):
+    """It takes part in promotion, as a number of NumPy does."""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_random_calls_seldom_meet(backend):
+    memory, flags = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32), np.zeros((8, 3), bool)
+    rewards, out, call = memory[:3:-1], memory[:8], partial(fastgae.gae, terminated=flags, backend=backend)
+    expected = call(rewards.copy(), rewards.copy(), last_values=0.5).advantages
+    assert call(rewards, rewards.copy(), last_values=0.5, out=(out, None)).advantages is out  # in memory of the rewards
+    assert_same_bits(out, expected)
+    assert call(rewards, rewards, last_values=Number(0.5)).advantages.dtype == np.float64
+    with pytest.raises(ValueError, match="cu_seqlens must rise from 0"):
+        fastgae.gae_packed(np.ones(5), np.zeros(5), np.array([0, 4, 2, 5]), gamma=1.0, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_tree_without_one_of_its_nodes(backend):
+    """The root gets the sums of the node behind the one that does not exist, of both recursions."""
+    given = {"parents": [-1, 0, 1], "mask": np.array([True, False, True]), "last_values": 0.0, "gamma": 1.0}
+    advantages, returns = fastgae.gae_tree(
+        np.ones(3), np.zeros(3), terminated=None, gae_lambda=0.5, returns_lambda=0.25, backend=backend, **given
+    )
+    assert advantages.tolist() == [1.5, 0.0, 1.0]
+    assert returns.tolist() == [1.25, 0.0, 1.0]

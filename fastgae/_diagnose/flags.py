@@ -208,14 +208,17 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
         usable = _usable(steps, by) & _inside(steps, base + by)
         count = number_of(usable)
         there, here = shifted(usable, base + by), shifted(usable, base)
+        # Of flags in one row, one counts: envs may share a scale of rewards, as VecNormalize's, that drifts from row to
+        # row. It does not change the 0 of a reset row.
+        pieces = count if steps.next_step else len(np.unique(np.nonzero(there)[0]))
         rewards = steps.rewards[there]
-        if count < 3 or (rewards != rewards[0]).any() or (steps.next_step and rewards[0] != 0.0):
+        if pieces < 3 or (rewards != rewards[0]).any() or (steps.next_step and rewards[0] != 0.0):
             continue
         if not steps.next_step and by == 1 and rewards[0] == 0.0:
             continue  # reset rows passed as steps look the same
         same = steps.rewards == rewards[0]
         elsewhere = same[~there & ~shifted(steps.done, base + by)]
-        if by_chance(elsewhere, count) < 1e-6 and np.mean(same[here]) <= 0.2:
+        if by_chance(elsewhere, pieces) < 1e-6 and np.mean(same[here]) <= 0.2:
             return Shift(
                 by,
                 f"the reward is {rewards[0]:g} {_beside(base + by)} at all {count} flags, "

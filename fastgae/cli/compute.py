@@ -57,7 +57,10 @@ def loaded(critic: tuple[str, str]) -> Any:
     module, name = critic
     sys.path.insert(0, str(Path.cwd()))
     try:
-        return getattr(importlib.import_module(module), name)
+        found = getattr(importlib.import_module(module), name)
+        if not (callable(found) or hasattr(found, "function")):
+            raise AttributeError(f"{name} is neither a function nor a Critic")
+        return found
     except (ImportError, AttributeError) as error:
         raise CommandError(f"--critic {module}:{name} cannot be loaded: {error}", exit_code=2) from error
     finally:

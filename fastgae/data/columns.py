@@ -105,11 +105,12 @@ def chosen_columns(
             raise DataError(f"there are {present.count(name)} columns {name!r} for {role}; expected one")
     if in_envs(schema.field(found["rewards"]).type):
         # Flags and ends of files end episodes there.
-        if useless := [role for role in ("env", "episode") if role in found]:
-            raise DataError(
-                f"a row has a number for each of several envs, so no column can be {' or '.join(useless)}: end "
-                f"episodes by flags, and pass {column_argument(*useless[:1], None)}"
-            )
+        for role in ("env", "episode"):
+            if role in found:
+                raise DataError(
+                    f"a row has a number for each of several envs, so no column can be {role}: end episodes by flags, "
+                    f"and pass {column_argument(role, None)}"
+                )
         found = {role: name for role, name in found.items() if role == "file" or role not in KEYS}
     elif not {*found, *given} & {*NAMING}:
         _check_unread_ids(schema, found.values())
@@ -177,8 +178,14 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
     """Return the rows of a table as arrays; ``values`` where the table has none."""
     found = {role: table[name] for role, name in columns.of_role.items()}
 
+    def checked(role: str, array: Array) -> Array:
+        if array.shape[1:] != rewards.shape[1:]:
+            own, other = array.shape[1:], rewards.shape[1:]
+            raise DataError(f"a row of {role} has the shape {own}, but a row of rewards has {other}")
+        return array
+
     def flags(role: str) -> Array:
-        return _flags(role, found[role]) if role in found else np.zeros(rewards.shape, bool)
+        return checked(role, _flags(role, found[role])) if role in found else np.zeros(rewards.shape, bool)
 
     names = [_integral(role, _whole(role, found[role])) for role in NAMING if role in found]
     rewards = numbers_in("rewards", found["rewards"]) if columns.success is None else _successes(found["rewards"])
@@ -197,12 +204,9 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
         restarts="episode" not in found,
         success=columns.success,
     )
-    for role in ("values", "terminated", "truncated", "next_values"):
-        array = getattr(steps, role)
-        if array is not None and array.shape[1:] != rewards.shape[1:]:
-            raise DataError(
-                f"a row of {role} has the shape {array.shape[1:]}, but a row of rewards has {rewards.shape[1:]}"
-            )
+    for role in ("values", "next_values"):
+        if (array := getattr(steps, role)) is not None:
+            checked(role, array)
     return steps
 
 
@@ -265,6 +269,8 @@ def _successes(column: pa.ChunkedArray) -> Array:
     if in_envs(column.type):
         array: Array = arrays_of(column).astype(np.float64)
         return array
+    if not (pa.types.is_boolean(column.type) or pa.types.is_integer(column.type) or _may_be_integer(column.type)):
+        raise DataError(f"the column of success holds {column.type}; expected bool, or numbers that are 0 or 1")
     return np.asarray(whole(column.cast(pa.float64())).fill_null(np.nan))
 
 

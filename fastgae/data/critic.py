@@ -93,9 +93,9 @@ class Valuation:
         result = _called(self.critic, batch)
         values = on_the_cpu(result) if is_tensor(result) else as_array("values from the critic", result)
         if values.shape != (rows := (len(table),)):
-            raise ValueError(f"the critic returned shape {values.shape} for {len(table)} rows; expected {rows}")
+            raise DataError(f"the critic returned shape {values.shape} for {len(table)} rows; expected {rows}")
         if values.dtype not in WORKING_DTYPES:
-            raise TypeError(f"the critic returned dtype {values.dtype}; expected float32 or float64")
+            raise DataError(f"the critic returned dtype {values.dtype}; expected float32 or float64")
         if len(wrong := np.flatnonzero(np.isnan(values))):
             raise RowError(first + int(wrong[0]), "the value from the critic is NaN")
         return values

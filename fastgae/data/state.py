@@ -133,7 +133,7 @@ class State:
 
     def begin(self, resume: bool) -> None:
         """Empty the folder, or, to resume, keep what an earlier run with the same options and data has computed."""
-        self._check_free()
+        self._check_free(resume)
         if not resume or not (lines := _read(self.folder / JOURNAL)):
             self.remove()
             for path, known in zip(self._versions, self._files.values(), strict=True):
@@ -157,14 +157,15 @@ class State:
                 changed.add(name)
         return changed
 
-    def _check_free(self) -> None:
+    def _check_free(self, resume: bool) -> None:
         """Check that nothing is at the place of the results, or, to overwrite, nothing but earlier results."""
         with reading(self.out):
             if not (self.out.exists() if is_remote(self.out) else os.path.lexists(self.out)):
                 return
         if not self._overwrite:
+            other = " with results of other options or data" if resume and about(self.out) else ""
             way = f"pass another path as {argument('out')}, or pass {argument('overwrite', True)}"
-            raise DataError(f"{self.out} exists already: remove it, {way}")
+            raise DataError(f"{self.out} exists already{other}: remove it, {way}")
         is_file = is_remote(self.out) or stat.S_ISREG(self.out.lstat().st_mode)
         if self.reads(self.out):
             raise DataError(f"{self.out} is a file of the source: pass another path as {argument('out')}")

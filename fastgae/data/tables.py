@@ -142,19 +142,19 @@ def json_lines(path: Path) -> list[Part]:
     """Return a file of JSON objects, one in a line, or of a list of them."""
     from pyarrow.json import ParseOptions, read_json
 
-    def parsed(text: bytes) -> Batches:
-        if text.lstrip().startswith(b"["):
-            yield from pa.Table.from_pylist(json.loads(text)).to_batches()
-        elif text.strip():
-            yield from read_json(io.BytesIO(text), parse_options=ParseOptions(newlines_in_values=True)).to_batches()
-
     def found() -> Batches:
         with opened_binary(path, "readahead") as file:
-            rest = b""
-            while block := file.read(BLOCK):
-                lines, _, rest = (rest + block).rpartition(b"\n")
-                yield from parsed(lines)
-            yield from parsed(rest)
+            block, rest = file.read(BLOCK), b""
+            if block.lstrip().startswith(b"["):
+                yield from pa.Table.from_pylist(json.loads(block + file.read())).to_batches()
+                return
+            while block:
+                following = file.read(BLOCK)
+                lines, _, rest = (rest + block).rpartition(b"\n") if following else (rest + block, b"", b"")
+                if lines.strip():
+                    options = ParseOptions(newlines_in_values=True)
+                    yield from read_json(io.BytesIO(lines), parse_options=options).to_batches()
+                block = following
 
     each = [(batch.num_rows, batch.schema) for batch in found()]
     schema = pa.unify_schemas([schema for _, schema in each] or [pa.schema([])], promote_options="permissive")

@@ -85,8 +85,8 @@ def returning(value):
 WRONG = {
     "shape": (returning(lambda rows: np.zeros((rows, 1))), ValueError, r"critic returned shape \(\d+, 1\) for \d+ row"),
     "number": (returning(lambda rows: 1.0), ValueError, r"returned shape \(\) for \d+ rows; expected \(\d+,\)"),
-    "dtype": (returning(lambda rows: np.zeros(rows, np.float16)), TypeError, "dtype float16; expected float32"),
-    "integers": (returning(lambda rows: np.zeros(rows, int)), TypeError, "returned dtype int64; expected float32"),
+    "dtype": (returning(lambda rows: np.zeros(rows, np.float16)), ValueError, "dtype float16; expected float32"),
+    "integers": (returning(lambda rows: np.zeros(rows, int)), ValueError, "returned dtype int64; expected float32"),
     "nothing": (returning(lambda rows: None), TypeError, "values from the critic must be an array, got None"),
     "NaN": (
         lambda batch: np.where(batch["observations"][:, 2] == 55, np.nan, 1.0),

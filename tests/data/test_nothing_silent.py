@@ -1,6 +1,7 @@
 """What was computed to wrong numbers without a word, or refused with a misleading one, in an earlier version."""
 
 import decimal
+import json
 import os
 
 import numpy as np
@@ -163,6 +164,31 @@ def test_done_beside_another_flag():
             assert results["advantages"].to_pylist() == [2.0, 1.0, 2.0, 1.0]
     open_end = rows(terminated=flags["terminated"], done=[False, True, False, True])
     refused("row 1: the episode is truncated, and there is no value of the state after it", open_end)
+
+
+@pytest.mark.parametrize("block", [200, 2**24])
+def test_json_over_several_lines(tmp_path, monkeypatch, block):
+    """With and without the end of the last line, in a list and one after the other."""
+    monkeypatch.setattr("fastgae.data.tables.BLOCK", block)
+    given = rows(episode=np.arange(24) // 2).to_pylist()
+    single = [json.dumps(each) for each in given]
+    for text in (json.dumps(given, indent=2), json.dumps(given), "\n".join(single), json.dumps(given[0], indent=1)):
+        for end in ("", "\n"):
+            (tmp_path / "a.json").write_text(text + end)
+            got = compute(tmp_path / "a.json", overwrite=True, **ENDS)
+            assert got.steps == text.count("rewards")
+
+
+def test_what_an_error_names(tmp_path):
+    """A column of success that holds text, flags for all envs, and what keeps a run from going on."""
+    success = pa.table({"episode": [0], "ok": ["yes"], "values": [0.0]})
+    refused("the column of success holds string; expected bool", success, rewards="ok:-1:9", **ENDS)
+    np.savez(tmp_path / "a.npz", rewards=np.ones((3, 2)), values=np.zeros((3, 2)), terminated=np.zeros(3, bool))
+    message = r"a\.npz: a row of terminated has the shape \(\), but a row of rewards has \(2,\)"
+    refused(message, tmp_path / "a.npz", **ENDS)
+    source = write(rows(episode=[0]), tmp_path / "a.parquet", 1)
+    compute(source, **ENDS)
+    refused("exists already with results of other options or data", source, resume=True, gamma=0.5, **ENDS)
 
 
 def test_files_that_are_not_replaced(tmp_path, monkeypatch):

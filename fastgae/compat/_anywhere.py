@@ -61,8 +61,15 @@ def namespace_of(array: Any) -> Any:
 
 
 def constant(array: Any) -> Any:
-    """Return an array of JAX without gradients, and any other one as it is, because compat gives it none."""
+    """Return an array without gradients, also where a transformation looks for them; NumPy's as it is."""
+    if kind_of(array) == "torch":
+        return array.detach()
     return sys.modules["jax"].lax.stop_gradient(array) if kind_of(array) == "jax" else array
+
+
+def moved(array: Any, axis: int, to: int) -> Any:
+    """Return ``numpy.moveaxis`` of an array; ``torch.func.vmap`` has no rule for torch's."""
+    return array.movedim(axis, to) if kind_of(array) == "torch" else namespace_of(array).moveaxis(array, axis, to)
 
 
 def _called(body: Body, given: dict[str, Any]) -> Any:
@@ -94,7 +101,7 @@ def _in_torch(body: Body, given: dict[str, Any], first: Any) -> Any:
     check_device(like, first)
     if on_device(first) and not is_compiling():
         dispatch.on_devices(like, held(like, first))
-    taken = {name: as_tensor(name, each, like, first) for name, each in given.items()}
+    taken = {name: constant(as_tensor(name, each, like, first)) for name, each in given.items()}
     if STOPS in body.readers:
         taken[STOPS] = True
     if not is_compiling():

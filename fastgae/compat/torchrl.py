@@ -30,7 +30,7 @@ import numpy as np
 
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere, namespace_of
+from fastgae.compat._anywhere import anywhere, moved, namespace_of
 from fastgae.compat._arguments import Coefficients, Flags, Like, Numbers
 from fastgae.compat._hooks import Library, made_once, replace
 from fastgae.estimators.discounted_returns import discounted_returns
@@ -146,7 +146,7 @@ def td_lambda_return_estimate(
     return reverse_scan(
         reward + discount * ((1 - trace) * following),
         discount * trace,
-        initial=xp.moveaxis(following, time_dim, 0)[-1],
+        initial=moved(following, time_dim, 0)[-1],
         time_axis=time_dim,
     )
 
@@ -260,9 +260,8 @@ def _with_all_axes(coefficient: Any, array: Any) -> Any:
 
 def _one_later(array: Any, last: Any, axis: int) -> Any:
     """Return ``array`` moved one step earlier, followed by the last step of ``last``."""
-    xp = namespace_of(array)
-    rows, ends = xp.moveaxis(array, axis, 0), xp.moveaxis(last, axis, 0)
-    return xp.moveaxis(xp.concatenate([rows[1:], ends[-1:]]), 0, axis)
+    rows, ends = moved(array, axis, 0), moved(last, axis, 0)
+    return moved(namespace_of(array).concatenate([rows[1:], ends[-1:]]), 0, axis)
 
 
 def __getattr__(name: str) -> Any:
@@ -303,11 +302,15 @@ def _estimator() -> type:
 
 def _or_with_gradients(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls fastgae, or ``theirs`` if gradients are needed, which fastgae does not have."""
+    from fastgae._interop.torch import transforms
+
     torch = importlib.import_module("torch")
 
     def estimate(*arguments: Any, **named: Any) -> Any:
-        given = (*arguments, *named.values())
-        wanted = torch.is_grad_enabled() and any(getattr(each, "requires_grad", False) for each in given)
+        tensors = [each for each in (*arguments, *named.values()) if isinstance(each, torch.Tensor)]
+        # Inside of torch.func, a tensor does not say whether a derivative is taken.
+        wanted = torch.is_grad_enabled() and (transforms() or any(each.requires_grad for each in tensors))
+        wanted = wanted or any(torch.autograd.forward_ad.unpack_dual(each).tangent is not None for each in tensors)
         return (theirs if wanted else generalized_advantage_estimate)(*arguments, **named)
 
     return estimate

@@ -174,7 +174,8 @@ def install() -> ExitStack:
 
     Its entry "gae" in verl's registry of estimators, which ``get_adv_estimator_fn`` reads, is replaced as well.
     verl's own whitening stays, so that the advantages, too, are the same bits in float32. With 16-bit values, fastgae
-    computes in float32, but verl rounds gamma V' to 16 bits: the bits are the same if gamma is 1, verl's default.
+    computes in float32, but verl rounds gamma V' to 16 bits: the bits are the same if rewards are float32 and gamma is
+    1, verl's default.
 
     ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """

@@ -197,3 +197,15 @@ def test_an_exported_program_runs_in_a_new_process(python, tmp_path):
     python(EXPORT, path)
     for first, second in (("fastgae", "jax"), ("jax", "fastgae")):
         python(RUN.format(first=first, second=second), path)
+
+
+def test_trees_on_two_devices_and_without_nodes():
+    parents, rewards = np.array([-1, 0, 0, 1, 1, 2]), np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
+
+    def call(rewards):
+        return fastgae.gae_tree(rewards[:, 0], rewards[:, 0], parents, None, gamma=0.9).advantages[:, np.newaxis]
+
+    got = jax.jit(of_shards(call))(sharded(rewards))
+    np.testing.assert_array_equal(got, np.concatenate([call(rewards[:, :1]), call(rewards[:, 1:])], 1))
+    empty = jax.jit(lambda rewards: fastgae.gae_tree(rewards, rewards, jnp.zeros(0, int), None, gamma=0.9))
+    assert empty(jnp.zeros(0)).returns.shape == (0,)

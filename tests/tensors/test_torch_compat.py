@@ -32,3 +32,18 @@ def test_compiled(name, compiled):
 def test_compiled_by_inductor(compiled):
     """By the compiler that users have, which does not fuse a product and a sum on a CPU."""
     check("sample_factory", compiled, backend="inductor")
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_derivative_flows_in_transformations(name):
+    function, arguments, numbers = EVERY[name]
+    given = given_as(tensor_of, arguments, numbers, ["float32"])
+    floats = {each: array for each, array in given.items() if getattr(array, "dtype", None) == torch.float32}
+
+    def total(floats):
+        return sum((result**2).sum() for result in arrays_of(function(**{**given, **floats})))
+
+    batch = {each: array[None] for each, array in floats.items()}
+    gradients = torch.func.grad(lambda batch: torch.vmap(total)(batch).sum())(batch)
+    assert not any(gradient.any() for gradient in gradients.values())
+    assert torch.func.jvp(total, (floats,), (floats,))[1] == 0

@@ -185,6 +185,9 @@ def _broadcast(given: Any, rows: Any) -> Any:
 def _tree_scan(parents: Any, *each: Any) -> tuple[Any, Any]:
     *rows, follows, sums = each
     rows = [jnp.ones_like(follows) if row is None else row for row in rows]  # all nodes exist
+    if not len(parents):
+        return rows[1], sums
+    follows, sums = (_varying(carry, parents, *rows) for carry in (follows, sums))
 
     def step(carry: Any, row: Any) -> tuple[Any, Any]:
         follows, sums = carry

@@ -133,6 +133,30 @@ def test_parents_of_trees_are_checked_when_the_program_runs(no_python):
     assert_answers(program(rewards, values, parents), expected)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"gamma": 1.5}, "gamma must be in"),
+        ({"terminated": np.full((3, 2), 2.0)}, "terminated must hold 0 or 1"),
+        ({"final_values": np.ones(4, np.float32)}, "final_values has shape"),
+    ],
+)
+def test_wrong_numbers_end_a_program_of_derivatives(wrong, said):
+    flags = np.array([[1, 0], [0, 1], [0, 1]], bool)
+    given = {"terminated": ~flags & flags, "truncated": flags, "final_values": np.ones(3, np.float32), "gamma": 0.9}
+
+    @jax.jit
+    @jax.value_and_grad
+    def loss(rewards, given):
+        results = fastgae.gae(rewards, rewards, **given, last_values=0.0, stop_gradients=False)
+        return (results.advantages**2).sum()
+
+    rewards = jnp.ones((3, 2))
+    jax.block_until_ready(loss(rewards, given))
+    with pytest.raises(ERRORS, match=said):
+        jax.block_until_ready(loss(rewards, given | wrong))
+
+
 def test_wrong_numbers_end_the_program():
     """The message is the usual one, and the next execution is right again."""
     program = jax.jit(lambda rewards, ended, gamma: fastgae.gae(rewards, rewards, ended, last_values=0.0, gamma=gamma))

@@ -75,8 +75,9 @@ def _groups(numbers: Array, items: pa.Array | None, known: dict[Any, int]) -> Ar
     if items is None:
         return np.full(numbers.size, known.setdefault(None, 0))
     encoded = items if pa.types.is_dictionary(items.type) else items.dictionary_encode()
-    names = [known.setdefault(name, len(known)) for name in encoded.dictionary.to_pylist()]
-    if encoded.null_count or any(name != name for name in encoded.dictionary.to_pylist()):
+    names = encoded.dictionary.to_pylist()
+    if encoded.null_count or any(name != name for name in names):
         raise DataError(f"the column of {argument('label_per')} has a row without an item")
-    groups: Array = np.array(names, np.int64)[np.asarray(encoded.indices)]
+    of_names = np.array([known.setdefault(name, len(known)) for name in names], np.int64)
+    groups: Array = of_names[np.asarray(encoded.indices)]
     return groups.repeat(numbers.size // max(len(items), 1))

@@ -27,15 +27,16 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     name, out = function.__name__, arguments.get("out")
     if name not in FUNCTIONS:
         raise TypeError(f"{name} needs the numbers themselves: call it outside of torch.compile and torch.func")
-    if out is not None and gives_two(FUNCTIONS[name]):
-        if not (isinstance(out, tuple | list) and len(out) == 2):
-            raise TypeError("out must be a pair: two tensors, or a tensor and None")
-        if out[0] is out[1] is not None:
-            raise ValueError("out[0] and out[1] are one tensor: pass two")
     results = OPERATIONS[name](**operands(arguments))
     if not isinstance(results, tuple):
         return results if out is None else _filled(out, results)
-    return GAEResult(*results) if out is None else GAEResult(*map(_filled, out, results))
+    if out is None:
+        return GAEResult(*results)
+    if not (isinstance(out, tuple | list) and len(out) == 2):
+        raise TypeError("out must be a pair: two tensors, or a tensor and None")
+    if out[0] is out[1] is not None:
+        raise ValueError("out[0] and out[1] are one tensor: pass two")
+    return GAEResult(*map(_filled, out, results))
 
 
 def operands(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -264,6 +264,8 @@ def test_compiled_out(compiled):
     assert_same_bits(returns.numpy(), fastgae.gae(**ROLLOUT).returns)
     with pytest.raises(Exception, match=r"out\[0\] and out\[1\] are one tensor"):  # torch wraps the ValueError
         function((returns, returns), **tensors(ROLLOUT))
+    with pytest.raises(Exception, match="out must be a pair"):
+        function((returns,), **tensors(ROLLOUT))
 
 
 def test_compiled_gradients_end_at_the_call(compiled):

@@ -54,14 +54,14 @@ def critic(text: str) -> tuple[str, str]:
 
 def loaded(critic: tuple[str, str]) -> Any:
     """Return what a module of the current folder, or an installed one, has by a name."""
+    from fastgae.data import Critic
+
     module, name = critic
     sys.path.insert(0, str(Path.cwd()))
     try:
         found = getattr(importlib.import_module(module), name)
-        if not (callable(found) or hasattr(found, "function")):
-            raise AttributeError(f"{name} is neither a function nor a Critic")
-        return found
-    except (ImportError, AttributeError) as error:
+        return found if isinstance(found, Critic) else Critic(found)
+    except (ImportError, AttributeError, TypeError) as error:
         raise CommandError(f"--critic {module}:{name} cannot be loaded: {error}", exit_code=2) from error
     finally:
         sys.path.pop(0)

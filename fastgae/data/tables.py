@@ -139,7 +139,7 @@ def csv(path: Path) -> list[Part]:
 
 
 def json_lines(path: Path) -> list[Part]:
-    """Return a file of JSON objects, one in a line, or of a list of them."""
+    """Return a file of JSON objects, one after the other, or of a list of them, which is parsed as a whole."""
     from pyarrow.json import ParseOptions, read_json
 
     def found() -> Batches:

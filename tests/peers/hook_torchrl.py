@@ -49,6 +49,8 @@ def hooks(rng):
     for differentiable in (False, True):  # with gradients, torchrl's own function is called
         calls = [gradients(kind, given, differentiable) for kind in (GAE, ours.GAE)]
         yield Hooked(f"gradients through GAE, differentiable={differentiable}", *calls, declined=differentiable)
+    calls = [forward_derivative(kind, given) for kind in (GAE, ours.GAE)]
+    yield Hooked("a derivative forward through GAE", *calls, declined=True)
 
     yield Hooked(
         "ClipPPOLoss: its terms, and the gradients of its networks", *(loss(kind, given) for kind in (GAE, ours.GAE))
@@ -119,6 +121,23 @@ def gradients(kind, given, differentiable):
             advantage.sum().backward()
             return advantage.detach(), copy["obs"].grad
         return advantage, torch.tensor(advantage.is_leaf)
+
+    return call
+
+
+def forward_derivative(kind, given):
+    """Of the sum of advantages, along the rewards."""
+
+    def call():
+        estimator = kind(gamma=0.99, lmbda=0.95, value_network=None, differentiable=True)
+
+        def total(rewards):
+            copy = given.clone()
+            copy["next", "reward"] = rewards
+            return estimator(copy)["advantage"].sum()
+
+        rewards = given["next", "reward"]
+        return torch.func.jvp(total, (rewards,), (rewards,))
 
     return call
 

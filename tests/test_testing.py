@@ -42,13 +42,18 @@ PLANTED = [
     ("flags_inverted", {STEPS: f"    terminated = ~terminated\n{STEPS}"}),
     ("rewards_late", {"rewards[t],": "(rewards[t - 1] if t else 0),"}),
     ("rewards_early", {"rewards[t],": "(rewards[t + 1] if t + 1 < len(rewards) else 0),"}),
+    ("rewards_whitened", {STEPS: f"    rewards = normalised(rewards)\n{STEPS}"}),
+    ("rewards_whitened", {STEPS: f"    rewards = (rewards - rewards.mean(0)) / rewards.std(0, ddof=1)\n{STEPS}"}),
     ("last_values_ignored", {"else last_values": "else 0 * last_values"}),
     ("last_values_of_the_last_step", {"else last_values": "else values[t]"}),
     ("truncation_as_termination", {BOOTSTRAP: "np.where(done, 0, following)"}),
     ("value_of_the_same_state", {FINAL: "np.where(truncated[t], values[t], following)"}),  # EmbodiChain, #610
     ("value_of_the_reset_observation", {FINAL: "following"}),
     ("truncation_dropped", {"delta + decay": "np.where(truncated[t], 0, delta) + decay"}),  # Stoix, #142
+    ("ends_dropped", {"delta + decay": "np.where(done, 0, delta) + decay"}),
     ("bootstrap_at_termination", {BOOTSTRAP: "following"}),
+    ("bootstrap_cut_early", {BOOTSTRAP: f"np.where({EARLY.format('(terminated | truncated)')}[t], 0, following)"}),
+    ("trace_cut_early", {TRACE: f"np.where({EARLY.format('(terminated | truncated)')}[t], 0, advantage)"}),
     ("truncation_ignored", {FINAL: "following", TRACE: "np.where(terminated[t], 0, advantage)"}),
     ("flags_ignored", {FINAL: "following", BOOTSTRAP: "following", TRACE: "advantage"}),
     ("trace_not_cut", {TRACE: "advantage"}),
@@ -65,8 +70,11 @@ PLANTED = [
     ("coefficients_exchanged", {"gamma * np.where": "gae_lambda * np.where"}),
     ("gamma_twice", {"gamma * gae_lambda)": "gamma * gae_lambda * gamma)"}),
     ("no_trace", {f" + decay * {TRACE}": ""}),
+    ("coefficient_ignored", {STEPS: f"    gamma = 0.9\n{STEPS}", "gamma * gae_lambda)": "0.9 * gae_lambda)"}),
+    ("coefficient_ignored", {"gamma * gae_lambda)": "gamma * 0.5)"}),
     ("outputs_equal", {"advantages + values": "advantages"}),
     ("returns_of_normalised_advantages", {"s, advantages": "s, (advantages - advantages.mean()) / advantages.std()"}),
+    ("returns_normalised", {"advantages + values": "normalised(advantages + values)"}),
     ("output_unknown", {"advantages + values": "advantages * values"}),
     ("one_env", {"return advantages,": "advantages = advantages[:, ::-1]\n    return advantages,"}),
     ("inputs_written", {"np.zeros_like(rewards)": "rewards"}),
@@ -81,7 +89,7 @@ def written(changes):
     for old, new in changes.items():
         assert old in source
         source = source.replace(old, new)
-    names = {"np": np}
+    names = {"np": np, "normalised": lambda array: (array - array.mean()) / (array.std() + 1e-8)}
     exec(source, names)
     return names["loop"]
 
@@ -196,6 +204,7 @@ def test_an_unknown_convention_is_said_to_be_unknown():
     assert "with up to two mistakes" in text
     assert "What would help: say what masks is, with names={'masks': ...}; pass the gamma and gae_lambda that" in text
     assert "the smallest in which squashed and fastgae differ: rewards = [[0]], values = [[0]], masks = [[1]], " in text
+    assert found.smallest["it gives"].startswith("result [")
     with pytest.raises(AssertionError, match="unknown"):
         assert_gae(squashed)
 
@@ -212,9 +221,41 @@ def test_peers():
 
 def test_coefficients_that_are_built_in_are_measured_and_those_that_are_taken_must_be_used():
     built_in = written({", gamma, gae_lambda)": ", gamma=0.9, gae_lambda=0.5)"})
-    names = {"gamma": None, "gae_lambda": None}
-    assert identify(built_in, names=names).call.endswith("gamma=0.9, gae_lambda=0.5)")
+    for names in ({"gamma": None, "gae_lambda": None}, {"gamma": None}, {"gae_lambda": None}):
+        found = identify(built_in, names=names)
+        ends = {name: "gamma=0.9" if name == "gamma" else "gae_lambda=0.5" for name in names}
+        assert all(end in found.call for end in ends.values())
+        assert found.error == 0.0
     assert not identify(written({STEPS: f"    gamma = 0.99\n{STEPS}"})).known
+    found = identify(written({"gamma * gae_lambda)": "gamma * 0.95)"}))
+    assert found.call.endswith("gamma=gamma, gae_lambda=0.95)")
+
+
+def test_functions_without_flags_that_drop_the_last_row():
+    """Normalised advantages have their mean over the rows that there are, and the call can be made."""
+
+    def dropped(rewards, values, gamma, gae_lambda):
+        given = rewards[:-1], values, np.zeros_like(rewards[:-1], bool)
+        advantages = fastgae.gae(*given, gamma=gamma, gae_lambda=gae_lambda).advantages
+        return (advantages - advantages.mean()) / advantages.std()
+
+    found = identify(dropped)
+    assert detectors(found) == ["last_row_dropped"]
+    assert found.outputs == {"result": "normalised advantages (mean 0, std 1)"}
+    rewards, values = np.random.default_rng(0).normal(size=(2, 9, 3))
+    names = {"rewards": rewards, "values": values, "gamma": 0.9, "gae_lambda": 0.5, "fastgae": fastgae, "np": np}
+    np.testing.assert_array_equal(eval(found.call, names).advantages.shape, (8, 3))
+
+
+def test_the_flag_of_each_next_observation():
+    """``next_done`` is a flag of the last step, unless no other argument has the flags of the steps."""
+
+    def loop(reward, value, next_value, next_done):
+        return fastgae.gae(reward, value, next_done, next_values=next_value).advantages
+
+    found = identify(loop)
+    assert found.known
+    assert "next_value (next_values), next_done (done); passed as" in found.arguments
 
 
 def test_garbage_fails():

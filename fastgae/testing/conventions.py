@@ -62,6 +62,10 @@ MISTAKES = {
         "read the reward of row t at step t",
     ),
     "rewards_early": ("each action is judged by the next reward", "read the reward of row t at step t"),
+    "rewards_whitened": (
+        "rewards of other steps change the reward of a step, and a step that costs may seem to pay",
+        "divide rewards by a running std, and leave their mean; or normalise the advantages",
+    ),
     "last_row_dropped": (
         "its reward and its flag have no effect, and its action is not judged: of T steps, T - 1 teach something",
         "give the last row an advantage, too, with V of the state after it",
@@ -79,9 +83,17 @@ MISTAKES = {
     "value_of_the_same_state": ("V(s_t) is not the value of the state to which the step led", FINAL),
     "value_of_the_reset_observation": ("values[t + 1] belongs to the first observation of the next episode", FINAL),
     "truncation_dropped": ("truncated steps, and their rewards, teach nothing", FINAL),
+    "ends_dropped": (
+        "the last reward of an episode, often its only one, teaches nothing",
+        "let the TD error of a terminated step be r_t - V(s_t)",
+    ),
     "truncation_ignored": (NEXT_EPISODE, CUT),
     "bootstrap_at_termination": ("a terminated state has no value", CUT),
     "bootstrap_cut_early": ("V of the last state of each episode is never used, and V of the next episode is", OWN_ROW),
+    "trace_cut_early": (
+        "the step before the last one of an episode knows nothing of the end, and the next episode leaks into the last",
+        OWN_ROW,
+    ),
     "flags_ignored": (NEXT_EPISODE, CUT),
     "trace_not_cut": ("advantages of the next episode leak into this one", CUT),
     "flags_mixed_up": (
@@ -104,9 +116,14 @@ MISTAKES = {
     "gamma_missing": ("later rewards count too much", LAMBDA),
     "gamma_twice": ("later rewards count too little", LAMBDA),
     "no_trace": ("gae_lambda has no effect", LAMBDA),
+    "coefficient_ignored": ("who passes another number trains with the old one", "use the argument, or do without it"),
     "returns_of_normalised_advantages": (
         "the critic learns values in units of the normalised advantages, and not of the rewards",
         "add values to the advantages before they are normalised",
+    ),
+    "returns_normalised": (
+        "the critic then learns numbers that are not in units of the rewards, with which V' is added to rewards",
+        "return advantages + values, and normalise only advantages",
     ),
     "one_env": ("each env gets advantages of others", "keep each env in its own column, or pass one env per call"),
     "raises": ("such rollouts occur, and stop the training", "let it take rollouts of any length, and any flags"),
@@ -138,8 +155,10 @@ ODD = {
     "not_finite": "{} has numbers that are not finite, from rewards and values that are",
     "output_unknown": "{} is nothing that fastgae knows",
     "outputs_equal": "{} are returned twice",
+    "coefficient_ignored": "{} has no effect, because the function has a number of its own",
     "both_flags": "where terminated and truncated are both set, {} differ from fastgae's",
     "returns_of_normalised_advantages": "{} is returns of normalised advantages",
+    "returns_normalised": "right only if V is scaled back before it is used: {} is normalised",
 }
 
 
@@ -201,6 +220,15 @@ AXES: dict[str, tuple[Choice, ...]] = {
             "right only if rewards[t] came with observation t: step t takes the reward of row t + 1",
             {"r": EARLY_REWARDS},
         ),
+        *(
+            Choice(
+                "rewards_whitened",
+                f"rewards are normalised{words}: mean 0, {std} 1",
+                {"r": f"(({{r}} - {{r}}.mean({axis})) / ({{r}}.std({axis}{ddof}) + 1e-8))"},
+            )
+            for axis, words in (("", ""), ("0", " in each env"))
+            for ddof, std in (("", "std"), (f"{', ' * bool(axis)}ddof=1", "Bessel's std"))
+        ),
     ),
     "rows": (
         Choice(
@@ -228,11 +256,14 @@ AXES: dict[str, tuple[Choice, ...]] = {
             "same rows",
         ),
         Choice("last_values_ignored", "after the last step, V is 0", {"last": NOTHING}, "last"),
-        Choice(
-            "last_values_of_the_last_step",
-            "the last step bootstraps from V of its own state",
-            {"last": "{v}[-1]"},
-            "last",
+        *(
+            Choice(
+                "last_values_of_the_last_step",
+                "the last step bootstraps from V of its own state",
+                {"last": "{v}[-1]"},
+                needs,
+            )
+            for needs in ("last", "same rows")
         ),
     ),
     "ends": (
@@ -257,6 +288,12 @@ AXES: dict[str, tuple[Choice, ...]] = {
             "u",
         ),
         Choice(
+            "ends_dropped",
+            "the TD error of a step that ends an episode is 0, so its advantage is 0 and its return is V",
+            {"delta": "np.where({c}, 0, {delta})"},
+            "e",
+        ),
+        Choice(
             "steps_before_truncation",
             "truncation counts as termination, and the step before a truncated one takes no advantage from it, because "
             "truncated steps are left out of the loss",
@@ -279,6 +316,12 @@ AXES: dict[str, tuple[Choice, ...]] = {
             "bootstrap_cut_early",
             "the bootstrap takes the flag of row t + 1, and the trace the flag of row t",
             {"b": EARLY.format("{either}"), "c": "{either}"},
+            "e",
+        ),
+        Choice(
+            "trace_cut_early",
+            "the trace takes the flags of row t + 1, and the bootstrap those of row t",
+            {"c": EARLY.format("{either}")},
             "e",
         ),
         Choice(
@@ -438,12 +481,13 @@ def call_of(fields: Fields) -> str:
         call = "fastgae.reverse_scan({delta}, np.where({c}, 0, {decay}).astype(rewards.dtype))"
     # Parentheses and neutral operands that only the composition needs.
     call = expression(fields, call).replace("+ 1.0 * ", "+ ").replace("(no_flags | ", "(")
-    return re.sub(r"(?<=, )\((\w+ \| \w+)\)", r"\1", call)
+    return re.sub(r"(?<=, )\((\w+ \| \w+)\)(?!\[)", r"\1", call)
 
 
 def _arguments(fields: Fields, terminated: str, truncated: str) -> str:
     """Return the values, the flags and the bootstrap of a call, in their shortest form."""
     values, n, last = fields["v"], fields["n"], fields["last"]
+    no_flags = fields["e"].startswith("no_flags")  # or all but its last row
     flags = f"{terminated}, {truncated}" if truncated else terminated
     final = ""
     if n.startswith(f"np.where({truncated or '{u}'}, ") and (truncated or terminated == "{either}"):
@@ -452,9 +496,9 @@ def _arguments(fields: Fields, terminated: str, truncated: str) -> str:
     bootstrap = f"last_values={'0.0' if last == NOTHING else last}{final}"
     if n != "{following}" or (truncated and not final):
         bootstrap = f"next_values={n}"
-    elif fields["e"] != "no_flags" and (values, last) == ("values[:-1]", "values[-1]"):
+    elif not no_flags and (values, last) == ("values[:-1]", "values[-1]"):
         values, bootstrap = "values", final.removeprefix(", ")
-    if fields["e"] == "no_flags":
-        flags = "terminated=None" if bootstrap.startswith("last") else "np.zeros_like(rewards, bool)"
+    if no_flags:
+        flags = "terminated=None" if bootstrap.startswith("last") else "np.zeros_like({r}, bool)"
     taken = [flags, bootstrap] if fields["estimator"] == "discounted_returns" else [values, flags, bootstrap]
     return ", ".join(filter(None, taken))

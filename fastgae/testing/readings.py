@@ -34,10 +34,11 @@ _ELSEWHERE = {
     if role in {*Probe._fields, "last_values", "next_values"}
 }
 _SECOND = {
+    "done": "next_done next_dones",
     "terminated": "done dones",
     "values": "bootstrap_values",
     "next_values": "next_value value_next v_t",
-    "last_values": "next_values",
+    "last_values": "next_values final_value terminal_value",
     "next_done": "done dones fdones",
     "log_ratios": "log_rhos rhos rho",
 }
@@ -153,6 +154,7 @@ class Reading(NamedTuple):
     last_rows: bool  # what belongs to the last row has an axis of time
     flags: str  # their dtype
     flat: str = "TN"  # the order of results without axes
+    ignored: tuple[str, ...] = ()  # gamma or gae_lambda, if the function takes it and has a number of its own
 
     @property
     def given(self) -> set[str]:
@@ -160,8 +162,9 @@ class Reading(NamedTuple):
 
     @property
     def takes(self) -> set[str]:
-        """Return which of gamma and gae_lambda the function takes."""
-        return {"gamma" if role == "discounts" else role for role in self.given} & {"gamma", "gae_lambda"}
+        """Return which of gamma and gae_lambda the function takes and uses."""
+        taken = {"gamma" if role == "discounts" else role for role in self.given} & {"gamma", "gae_lambda"}
+        return taken - {*self.ignored}
 
     @property
     def of_last(self) -> bool:

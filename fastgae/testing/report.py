@@ -206,7 +206,7 @@ class _Report:
         if "(N, T" in reading.layout.words and "[" not in call and "reverse_scan" not in call:
             call = call_of({**fields, "coefficients": fields["coefficients"] + ", time_axis=1"})
         for name, number in zip(("gamma", "gae_lambda"), self.match.numbers, strict=True):
-            if name not in reading.given:
+            if name not in reading.given or name in reading.ignored:
                 call = re.sub(rf"\b{name}\b(?!=)", f"{number:g}", call)
         return call
 
@@ -239,6 +239,8 @@ class _Report:
         arrays = {name: (array, again.arrays.get(name)) for name, array in once.arrays.items()}
         found = {
             "returns_of_normalised_advantages": [n for n, each in match.outputs.items() if each.base == TOO_EARLY],
+            "returns_normalised": [n for n, each in match.outputs.items() if each.scaling and each.base == "returns"]
+            * ("values" in match.reading.given),
             "one_episode": [""] * match.episodes,
             "one_env": subject.of_many_envs(match.outputs) if self.known and self.each_env else [],
             "last_values_missing": [""] * (no_last and kind.ends > 0 and not kind.masked),
@@ -249,6 +251,7 @@ class _Report:
             "not_finite": [name for name, (array, _) in arrays.items() if not np.isfinite(array).all()],
             "output_unknown": [name for name in arrays if self.known and name not in match.outputs]
             + [f"{name} ({each})" for name, each in once.others.items()],
+            "coefficient_ignored": match.reading.ignored,
             "outputs_equal": sorted({each for each in words if "advantages" in each and words.count(each) > 1}),
         }
         yield from (_finding(name, ODD[name].format(", ".join(names))) for name, names in found.items() if names)
@@ -294,7 +297,7 @@ class _Report:
             lines.append(f"final_values = {passed['final_values']}, for which {name} has no argument")
         return {
             "rollout": f"the smallest in which {name} and fastgae differ: {', '.join(lines)}",
-            "it gives": f"{words} {_listed(got)}",
+            "it gives": f"{words if self.known else output} {_listed(got)}",
             "fastgae": f"{words} {_listed(expected)}, by {call}",
         }
 

@@ -91,12 +91,12 @@ class Results:
         following = {"following": np.concatenate([targets[1:], last[np.newaxis]])}
         return cast(Array, evaluated(expression({**self.fields, "n": "following"}, "{delta}"), self.names | following))
 
-    def __call__(self, output: Output) -> Array:
-        """Return an output as the function should return it."""
-        array: Array = evaluated(OUTPUTS[output.base], self.known)
+    def __call__(self, output: Output, rows: int) -> Array:
+        """Return the first rows of an output as the function should return them, and normalise those alone."""
+        array: Array = evaluated(OUTPUTS[output.base], self.known)[:rows]
         if output.scaling is not None:
-            array = output.scaling(array, self.mask)
-        return array + self.known["V"] if output.base == TOO_EARLY else array
+            array = output.scaling(array, self.mask[:rows])
+        return array + self.known["V"][:rows] if output.base == TOO_EARLY else array
 
     def explain(self, arrays: dict[str, Array], bases: tuple[str, ...]) -> dict[str, Output]:
         """Return which of these outputs each array is, and leave out what is none of them."""
@@ -106,7 +106,7 @@ class Results:
             if len(got) < self.rows:
                 continue
             plain = (Output(base) for base in bases if base != TOO_EARLY)
-            same = (each for each in plain if close(got, self(each)[: len(got)], mask))
+            same = (each for each in plain if close(got, self(each, len(got)), mask))
             scaled = filter(None, (self._scaled(got, base, mask) for base in bases))
             if output := next(itertools.chain(same, scaled), None):
                 found[name] = output

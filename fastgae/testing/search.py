@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,11 +42,12 @@ class Match(NamedTuple):
     fields: Fields
     outputs: dict[str, Output]
     episodes: bool  # it holds only if each call gets one episode
-    whole: bool  # it explains all outputs
+    whole: bool  # it explains all outputs of the size of the rewards
+    others: int  # how many outputs there are besides
 
     @property
-    def cost(self) -> tuple[bool, int]:
-        return not self.whole, sum(choice.wrong for choice in self.choices)
+    def cost(self) -> tuple[bool, int, int]:
+        return not self.whole, self.others, sum(choice.wrong for choice in self.choices)
 
 
 class Subject:
@@ -87,7 +89,7 @@ class Subject:
                     seen.add(same)
                     pulse = self._pulse(reading, "rewards")
                     settled |= _runs_along_time(pulse)
-                    yield Way(reading, outputs, self._measured(reading, pulse))
+                    yield self._way(reading, outputs, pulse)
 
     def _taken(self, readings: Iterator[Reading]) -> Iterator[tuple[Reading, Outputs]]:
         """Yield the first of these readings that the function takes, and those before it that lose a row."""
@@ -150,6 +152,28 @@ class Subject:
         outputs = self.called(reading, blank)
         return outputs.arrays if outputs else {}
 
+    def _way(self, reading: Reading, outputs: Outputs, pulse: dict[str, Array]) -> Way:
+        """Measure gamma and gae_lambda: those that the function does not take, or takes and does not use.
+
+        A coefficient of 0 or 1 in place of the one that it takes is left out of the loop, and no number of its own.
+        """
+        idle = reading._replace(ignored=tuple(sorted(filter(partial(self._is_idle, reading, outputs), reading.takes))))
+        for each in (idle, reading):
+            numbers = self._measured(each, pulse)
+            own = dict(zip(("gamma", "gae_lambda"), numbers[0], strict=True))
+            if not {0.0, 1.0} & {own[name] for name in each.ignored}:
+                break
+        return Way(each, outputs, numbers)
+
+    def _is_idle(self, reading: Reading, outputs: Outputs, name: str) -> bool:
+        """Return whether another number for an argument changes no result."""
+        changed: dict[str, Any] = {name: OTHER_NUMBERS[name == "gae_lambda"]}
+        other = self.called(reading, self.rollout(reading)._replace(**changed))
+        return other is not None and all(
+            np.array_equal(array, other.arrays.get(each, np.nan), equal_nan=True)
+            for each, array in outputs.arrays.items()
+        )
+
     def _measured(self, reading: Reading, pulse: dict[str, Array]) -> list[tuple[float, float]]:
         """Return what gamma and gae_lambda may be, the most plausible first.
 
@@ -200,10 +224,12 @@ class Subject:
     def match(self) -> Match | None:
         """Return the convention with the fewest mistakes that explains all outputs, or else some of them.
 
-        Longer arrays are tried where shorter ones, which people have at hand, do not do or lose a row.
+        Longer arrays are tried where shorter ones, which people have at hand, do not do, lose a row, or give results of
+        another size.
         """
         found = self._match(longer=False)
-        if found is None or not found.whole or any(choice.name == "last_row_dropped" for choice in found.choices):
+        dropped = found is not None and any(choice.name == "last_row_dropped" for choice in found.choices)
+        if found is None or not found.whole or found.others or dropped:
             found = min(filter(None, (found, self._match(longer=True))), key=lambda each: each.cost, default=None)
         return found
 
@@ -241,7 +267,7 @@ class Subject:
                 self.tried += 1
                 explained = self._explained(fields, names, outputs.arrays, "values" in reading.given)
                 whole = len(explained) == len(outputs.arrays)
-                match = Match(reading, numbers, choices, fields, explained, episodes, whole)
+                match = Match(reading, numbers, choices, fields, explained, episodes, whole, len(outputs.others))
                 if explained and self.error(match) <= CLOSE:
                     yield match
 
@@ -272,7 +298,7 @@ class Subject:
                 self._note(f"{name} is {got.others.get(name, 'missing')}", rollout, where)
                 continue
             rows = len(got.arrays[name])
-            array, expected = (each[:rows][rollout.mask[:rows]] for each in (got.arrays[name], results(output)))
+            array, expected = (each[rollout.mask[:rows]] for each in (got.arrays[name], results(output, rows)))
             if np.isfinite(expected).all():
                 yield name, array, expected
 
@@ -302,10 +328,10 @@ class Subject:
             fields["n"] = "np.where({u}, {v}, {following})"  # the best that it can do
         results = Results(fields, names_of(self.rollout(reading), reading, numbers[0]))
         near = {
-            name: min(map(Output, PRIMARY[:2]), key=lambda each: np.abs(results(each)[: len(array)] - array).sum())
+            name: min(map(Output, PRIMARY[:2]), key=lambda each: np.abs(results(each, len(array)) - array).sum())
             for name, array in outputs.arrays.items()
         }
-        return Match(reading, numbers[0], (), fields, near, False, False)
+        return Match(reading, numbers[0], (), fields, near, False, False, len(outputs.others))
 
 
 def _shown(error: Exception) -> str:
@@ -332,5 +358,6 @@ def _runs_along_time(pulse: dict[str, Array]) -> bool:
 
 def _written(number: float) -> float:
     """Return a coefficient as people write it, if it is that up to rounding."""
+    number = float(number)  # because float32's 0.99 is another number
     shortest = min((round(number, 3), *WRITTEN), key=lambda each: abs(each - number))
-    return shortest if abs(shortest - number) < 3e-6 else round(float(number), 6)
+    return shortest if abs(shortest - number) < 3e-6 else round(number, 6)

@@ -313,6 +313,13 @@ def test_forms_of_functions():
         )  # fmt: skip
         return {"targets": result.returns, "weights": result.advantages / result.advantages.std()}
 
+    def centred(rewards, values, gamma, gae_lambda):
+        advantages = fastgae.gae(rewards, values, None, last_values=0, gamma=gamma, gae_lambda=gae_lambda).advantages
+        return advantages - advantages.mean(0), advantages - advantages.mean()
+
+    words = {"result[0]": "centred advantages (per env, mean 0)", "result[1]": "centred advantages (mean 0)"}
+    assert identify(centred).outputs == words
+
     found = identify(tail)
     assert found.call.endswith("tail_normalized=True, gamma=gamma, gae_lambda=gae_lambda, time_axis=1)")
     assert found.outputs == {"targets": "returns", "weights": "advantages divided by their std"}
@@ -356,8 +363,9 @@ def test_functions_that_cannot_be_identified():
         (np.zeros((500, 50)), "identify takes a function, and got ndarray: .* look at arrays with fastgae.diagnose"),
         (OfUnknownArguments(), "cannot tell the arguments of OfUnknownArguments: pass a lambda that calls it"),
         (lambda rewards, values: 1 / 0, "ZeroDivisionError: division by zero"),
-        (lambda rewards, values: None, "returned no floats of the shape of rewards"),
-        (lambda rewards, values: rewards.sum(), "returned no floats of the shape of rewards"),
+        (lambda rewards, values: None, "returned no floats of the shape of rewards, but None: pass a lambda"),
+        (lambda rewards, values: rewards.sum(), r"rewards, but float32 of shape \(\) and dtype float32: pass a lambda"),
+        (lambda rewards, values: (), "returned no floats of the shape of rewards, but nothing: pass a lambda"),
     ):
         with pytest.raises(TypeError, match=error) as raised:
             identify(function)

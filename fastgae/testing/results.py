@@ -24,7 +24,7 @@ FASTGAE = SimpleNamespace(**{function.__name__: function for function in FUNCTIO
 class Scaling(NamedTuple):
     """How an array was normalised."""
 
-    ddof: int
+    ddof: int | None  # of the std that divides it; None: nothing does
     mean: str  # what became of it: "0", "kept" or "added back"
     per_env: bool
     eps: float
@@ -33,6 +33,8 @@ class Scaling(NamedTuple):
         axis = 0 if self.per_env else None
         count = mask.sum(axis)
         mean = np.where(mask, array, 0).sum(axis, np.float64) / count
+        if self.ddof is None:
+            return cast(Array, array - mean)
         variance = np.where(mask, (array - mean) ** 2, 0).sum(axis) / (count - self.ddof)
         variance = np.where(variance > 0.0, variance, np.nan)  # nobody agrees on what 0 / 0 is
         scaled = (array if self.mean == "kept" else array - mean) / (np.sqrt(variance) + self.eps)
@@ -49,10 +51,12 @@ class Output(NamedTuple):
         if self.scaling is None or self.base == TOO_EARLY:
             return self.base
         ddof, mean, per_env, eps = self.scaling
+        where = "per env, " * (per_env and not each_env)
+        if ddof is None:
+            return f"centred {self.base} ({where}mean 0)"
         std = ("Bessel's std" if ddof else "std") + f", eps {eps:g}" * (eps != EPS)
         if mean == "kept":
             return f"{self.base} divided by their {std}"
-        where = "per env, " * (per_env and not each_env)
         return f"normalised {self.base} ({where}mean {mean}, {std.replace('std', 'std 1')})"
 
 
@@ -126,6 +130,9 @@ class Results:
             slope = (x @ y) / (x @ x)
             if not slope > 0.0 or np.abs(y - slope * x).max() > CLOSE * np.abs(y).max():
                 continue
+            centred = Scaling(None, "0", per_env, 0.0)
+            if close(got, centred(right, mask), mask):
+                return Output(base, centred)
             for ddof in (0, 1):
                 eps = 1.0 / slope - x.std(ddof=ddof)
                 written = 10.0 ** np.round(np.log10(max(eps, 1e-12)))  # as people write it

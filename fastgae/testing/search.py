@@ -61,7 +61,7 @@ class Subject:
         self.raised: dict[str, list[str]] = {}  # error -> in which rollouts
         self.tried = 0
         self.errors: dict[str, list[Exception]] = {}  # of each library, because a function may raise anything
-        self.ran = False
+        self.returned: Outputs | None = None  # by the first reading that it took
         self.libraries = libraries_of(function)
         self._runs = {(name, longer): self._run(name, longer) for name in self.libraries for longer in (False, True)}
 
@@ -100,7 +100,7 @@ class Subject:
             except Exception as error:
                 errors += [error] * (reading.flags == "float32")
                 continue
-            self.ran = True
+            self.returned = self.returned or outputs
             yield reading, outputs
             if outputs.flat:
                 other = reading._replace(flat="NT")
@@ -115,8 +115,11 @@ class Subject:
         if any(True for longer in (False, True) for _ in self.ways(longer)):
             return
         first, raised = next(iter(self.errors.items()))  # of the library that the function is written for
-        if self.ran:
-            raise TypeError(f"{self.name} returned no floats of the shape of rewards: pass a lambda that returns them")
+        if self.returned is not None:
+            given = ", ".join(self.returned.others.values()) or "nothing"
+            raise TypeError(
+                f"{self.name} returned no floats of the shape of rewards, but {given}: pass a lambda that returns them"
+            )
         said = Counter(map(_shown, raised)).most_common(1)[0][0]
         raise TypeError(
             f"{self.name} raised an error however its arguments were passed, with arrays of {first} most often {said}. "

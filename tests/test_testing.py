@@ -231,6 +231,23 @@ def test_coefficients_that_are_built_in_are_measured_and_those_that_are_taken_mu
     assert found.call.endswith("gamma=gamma, gae_lambda=0.95)")
 
 
+def test_values_of_one_row_more_or_less():
+    """A loop that begins with the last row of values is right if that is V after the last step, and if it may be."""
+
+    def loop(rewards, values, dones):
+        assert len(values) in lengths[len(rewards)]
+        given = rewards, values[: len(rewards)], dones
+        return fastgae.gae(*given, last_values=values[-1]).advantages
+
+    lengths = {steps: (steps, steps + 1) for steps in range(1, 151)}
+    found = identify(loop)
+    assert not found.findings
+    assert "values with T + 1 rows" in found.arguments
+    assert found.convention[1] == "with values of T rows, the last step bootstraps from V of its own state"
+    lengths = {steps: (steps,) for steps in range(1, 151)}
+    assert detectors(identify(loop)) == ["last_values_of_the_last_step"]
+
+
 def test_functions_without_flags_that_drop_the_last_row():
     """Normalised advantages have their mean over the rows that there are, and the call can be made."""
 

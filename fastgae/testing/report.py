@@ -192,7 +192,7 @@ class _Report:
             subject.name,
             str(match.reading),
             outputs if self.known else {},
-            (tuple(each.words for each in match.choices) or (self.plain(),)) if self.known else (),
+            self.convention() if self.known else (),
             self.call(match.fields) if self.known else "",
             error,
             findings,
@@ -209,6 +209,11 @@ class _Report:
             if name not in reading.given or name in reading.ignored:
                 call = re.sub(rf"\b{name}\b(?!=)", f"{number:g}", call)
         return call
+
+    def convention(self) -> tuple[str, ...]:
+        """Return what the function does, and what it does with values of T rows, if it takes those as well."""
+        words = tuple(choice.words for choice in self.match.choices) or (self.plain(),)
+        return (*words, *(f"with values of T rows, {slip.words}" for slip in self.subject.slips))
 
     def plain(self) -> str:
         """Return the words for a convention without any choice."""

@@ -21,6 +21,7 @@ STEPS = 7
 SIZES = ((1, 1, 1.0), (2, 2, 1.0), (0, STEPS, 1.0), (3, STEPS, 100.0), (4, 20, 1.0), (5, 150, 1.0))
 MOST_OF_JAX = 20
 OTHER_NUMBERS = (0.93, 0.87)
+SHORT = {"last_row_dropped", "last_values_of_the_last_step"}  # mistakes that one more row of values may mend
 WRITTEN = (0.9995, 0.9997, 0.9999)  # coefficients of more than three decimals that people write
 NOT_EXACT = float(np.finfo(np.float32).tiny)
 
@@ -59,6 +60,7 @@ class Subject:
         self.assignments = assignments(function, names)
         self.numbers: tuple[float, float] = numbers
         self.raised: dict[str, list[str]] = {}  # error -> in which rollouts
+        self.slips: tuple[Choice, ...] = ()  # its mistakes if values have T rows, where T + 1 are right
         self.tried = 0
         self.errors: dict[str, list[Exception]] = {}  # of each library, because a function may raise anything
         self.returned: Outputs | None = None  # by the first reading that it took
@@ -227,13 +229,14 @@ class Subject:
     def match(self) -> Match | None:
         """Return the convention with the fewest mistakes that explains all outputs, or else some of them.
 
-        Longer arrays are tried where shorter ones, which people have at hand, do not do, lose a row, or give results of
-        another size.
+        Longer arrays are tried where shorter ones, which people have at hand, do not do, lose a row, give it its own V
+        as V', or give results of another size.
         """
-        found = self._match(longer=False)
-        dropped = found is not None and any(choice.name == "last_row_dropped" for choice in found.choices)
-        if found is None or not found.whole or found.others or dropped:
+        found = shorter = self._match(longer=False)
+        if found is None or not found.whole or found.others or SHORT & {choice.name for choice in found.choices}:
             found = min(filter(None, (found, self._match(longer=True))), key=lambda each: each.cost, default=None)
+        if shorter is not None and found is not shorter:
+            self.slips = tuple(choice for choice in shorter.choices if shorter.whole and choice.name in SHORT)
         return found
 
     def of_many_envs(self, outputs: Mapping[str, Output]) -> list[str]:

@@ -1,4 +1,4 @@
-// Which vectors every CPU of this architecture has: SSE2, NEON, or none.
+// Which vectors every CPU of this architecture has: SSE2, NEON, or none. It refuses options that change results.
 #pragma once
 
 #if !defined(FASTGAE_PORTABLE)
@@ -8,6 +8,10 @@
 #elif defined(__aarch64__) && !defined(__AARCH64EB__) || defined(_M_ARM64)
 #define FASTGAE_NEON 1
 #endif
+#endif
+
+#if defined(__FAST_MATH__) || defined(_M_FP_FAST)
+#error "fastgae computes as IEEE 754 says: take what asks for other arithmetic out of CFLAGS and CXXFLAGS"
 #endif
 
 namespace fastgae {

@@ -116,13 +116,13 @@ inline Index index_from(PyObject* object) { return or_raise(PyNumber_AsSsize_t(o
 
 // Find a float of 16 bits among NumPy's dtypes. bfloat16 is not one of NumPy's own dtypes. It is recognised by the name
 // of its type, which comes from ml_dtypes, or from fastgae._interop in a program without ml_dtypes.
-template <class Dtype>
-Stored narrow_stored(const Dtype& dtype) {
+inline Stored narrow_stored(PyObject* dtype) {
+    const auto* const fields = py::detail::array_descriptor_proxy(dtype);
     constexpr int float16 = 23;  // NPY_HALF
-    if (dtype.type_num == float16) return Stored::f16;
-    const char* const name = reinterpret_cast<PyTypeObject*>(dtype.typeobj)->tp_name;
-    const bool is_bfloat16 = std::strcmp(name, "bfloat16") == 0 || std::strcmp(name, "ml_dtypes.bfloat16") == 0;
-    return is_bfloat16 ? Stored::bf16 : Stored::other;
+    if (fields->type_num == float16) return Stored::f16;
+    const char* const name = reinterpret_cast<PyTypeObject*>(fields->typeobj)->tp_name;
+    const bool is_named_so = std::strcmp(name, "bfloat16") == 0 || std::strcmp(name, "ml_dtypes.bfloat16") == 0;
+    return is_named_so && py::reinterpret_borrow<py::dtype>(dtype).itemsize() == 2 ? Stored::bf16 : Stored::other;
 }
 
 // Unaligned and byte-swapped arrays get no type. Arrays without numbers cannot be read at all.
@@ -135,7 +135,7 @@ inline Operand array_operand(PyObject* object) {
     result.given = true;
     result.writeable = has(py::detail::npy_api::NPY_ARRAY_WRITEABLE_);
     result.swapped = dtype->byteorder == (PY_BIG_ENDIAN ? '<' : '>');
-    result.stored = number < std::size(kStored) ? kStored[number] : narrow_stored(*dtype);
+    result.stored = number < std::size(kStored) ? kStored[number] : narrow_stored(array->descr);
     const bool plain = has(py::detail::npy_api::NPY_ARRAY_ALIGNED_) && !result.swapped;
     result.type = plain ? type_of_stored(result.stored) : Type::other;
     result.size = bytes_of(result.stored);

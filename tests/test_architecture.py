@@ -5,6 +5,8 @@ import functools
 import graphlib
 import importlib
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -148,6 +150,15 @@ def test_no_unsafe_compiler_settings():
     for path in [*CSRC.iterdir(), CSRC.parent / "setup.py"]:
         text = re.sub(r"(#|//).*never.*", "", path.read_text(encoding="utf-8"))
         assert not re.search(r"(?<!no-)fast-math|-Ofast|-march=native|fp:fast|fp_contract\s*\(?\s*on|-mfma", text, re.I)
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="needs a compiler")
+def test_unsafe_compiler_settings_of_the_caller_are_refused():
+    """They may stand in CFLAGS, before those of setup.py."""
+    command = ["c++", "-std=c++17", "-fsyntax-only", "-x", "c++", str(CSRC / "architecture.hpp")]
+    for option, refused in (("-O2", False), ("-ffast-math", True), ("-Ofast", True)):
+        done = subprocess.run([*command, option], capture_output=True, text=True)
+        assert (done.returncode != 0) == ("IEEE 754" in done.stderr) == refused, option
 
 
 @pytest.mark.parametrize("name", sorted({backend.partition(":")[0] for backend in BACKENDS}))

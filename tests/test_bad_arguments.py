@@ -14,7 +14,7 @@ import fastgae
 from support.backends import ONE_TARGET, no_short_cut
 from support.bad_arguments import CONFLICTS, VALUES, kind_of
 from support.cases import assert_same_bits, make_case
-from support.functions import FUNCTIONS, allows_none, parameters, required
+from support.functions import FUNCTIONS, allows_none, arrays_of, parameters, required
 from support.good_calls import good_calls
 
 
@@ -164,6 +164,28 @@ def test_normalize_with_its_mask_in_the_memory_of_out(backend):
     mask = out.view(bool)[:, :3]
     mask[...] = exists
     assert_same_bits(fastgae.normalize(numbers, mask, out=out, backend=backend), expected)
+
+
+@pytest.mark.parametrize("backend", ONE_TARGET)
+def test_out_of_a_subclass_whose_methods_give_other_shapes(backend):
+    """``np.matrix`` has two dimensions, whatever is asked of it. Nothing is written beside it."""
+    case = make_case((4, 2), np.float32, bootstrap="last_values")
+    calls = [
+        ("normalize", {"advantages": case.rewards}, 1),
+        ("gae", case.arguments(), 2),
+        ("gae", {**case.arguments(), "normalize": "global"}, 2),
+        ("gae", {**case.arguments(), "mask": np.ones((4, 2), bool)}, 2),
+    ]
+    for order in "CF":
+        for name, arguments, count in calls:
+            memory = np.full((count, 400), 7, np.float32)
+            out = tuple(row[96:104].reshape((4, 2), order=order).view(np.matrix) for row in memory)
+            got = getattr(fastgae, name)(**arguments, out=out if count == 2 else out[0], backend=backend)
+            expected = getattr(fastgae, name)(**arguments, backend="numpy")
+            for each, array, right in zip(arrays_of(got), out, arrays_of(expected), strict=True):
+                assert each is array
+                assert_same_bits(np.asarray(array), right)
+            assert (np.delete(memory, np.s_[96:104], 1) == 7).all(), name
 
 
 if __name__ == "__main__":

@@ -182,6 +182,8 @@ def test_tensors():
     assert not texts.requires_grad
     with pytest.raises(TypeError, match=r"needs the numbers themselves: call it outside of torch\.compile and"):
         torch.func.vmap(group_advantages)(torch.zeros(2, 3), torch.zeros(2, 3, dtype=int))
+    with pytest.raises(TypeError, match=r"groups is a list of torch arrays: pass one array, torch\.stack\(groups\)"):
+        group_advantages(rewards[:2], [torch.tensor(1), torch.tensor(2)])
     with pytest.raises(TypeError, match="rewards is on meta"):
         group_advantages(torch.zeros(3, device="meta"), [0, 0, 0])
 

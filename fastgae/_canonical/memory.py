@@ -100,6 +100,7 @@ class Layout(NamedTuple):
         """Return the matrix to fill: the array itself, or new memory if its layout differs or it overlaps an input."""
         if array is None:
             return None
+        array = np.asarray(array)  # of a subclass, such as np.matrix, whose methods give other shapes
         if not _merge(array.shape, array.strides, self.axes[1:]) or not self.fits(matrix := self.merged(array)):
             return self.empty(array.dtype)
         for given in inputs:

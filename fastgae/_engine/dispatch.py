@@ -3,11 +3,13 @@
 The variables are read once, when fastgae is imported; ENVIRONMENT lists them.
 """
 
+import contextlib
 import functools
 import importlib
 import os
 import warnings
 from _thread import RLock  # to import threading takes a tenth of the time of `import fastgae`
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, DeviceBackend, ShortCut
@@ -114,12 +116,33 @@ def _watch_forks() -> None:
         os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
+@contextlib.contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of an import: after a part of it, Numba can no longer be imported."""
+    import signal  # not at the top: it takes as long as a tenth of `import fastgae`
+
+    waiting: list[Any] = []
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        if callable(handler):
+            signal.signal(signal.SIGINT, lambda *given: waiting.append(given))
+    except ValueError:  # only the main thread gets signals
+        handler = None
+    try:
+        yield
+    finally:
+        if callable(handler):
+            signal.signal(signal.SIGINT, handler)
+            if waiting:
+                handler(*waiting[0])
+
+
 @functools.cache
 def _import(name: str) -> Any:
     """Import a backend, or return the exception that says why it cannot run."""
     try:
         _watch_forks()
-        with _importing:
+        with _ctrl_c_waits(), _importing:
             module = importlib.import_module(f"fastgae._backends.{name}")
             _fork_waits_for.extend(getattr(module, "FORK_WAITS_FOR", ()))
             return module
@@ -200,7 +223,10 @@ def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
     if cpu and asked in (None, "cpp"):
         # Only cpp has CPU targets, so to name a target is to choose cpp.
         if cpu not in CPU_TARGETS:
-            raise ValueError(f"FASTGAE_CPU={cpu!r} is not a CPU target: choose one of {', '.join(CPU_TARGETS)}")
+            known = ", ".join(CPU_TARGETS)
+            raise ValueError(
+                f"FASTGAE_CPU={cpu!r} is not a CPU target: choose one of {known}{choose_one(cpu, CPU_TARGETS, {})}"
+            )
         request = f"{request} and FASTGAE_CPU={cpu!r}" if asked else f"FASTGAE_CPU={cpu!r}"
         asked = f"cpp:{cpu}"
     if asked is None:

@@ -108,7 +108,8 @@ def widened(array: Array) -> Array:
         return array
     if array.dtype.kind == "f":
         return array.astype(np.float32)
-    bits = array.view(np.uint16).astype(np.uint32)  # a bfloat16 is the upper half of a float32
+    stored = np.dtype(np.uint16).newbyteorder(array.dtype.byteorder)
+    bits = array.view(stored).astype(np.uint32)  # a bfloat16 is the upper half of a float32
     return np.left_shift(bits, 16, out=bits).view(np.float32)
 
 

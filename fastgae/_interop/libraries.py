@@ -19,6 +19,9 @@ from fastgae._interop.arrays import OnDevice, is_narrow, widened
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+MOST_AXES = 64  # of NumPy's arrays
+
+
 class Library(NamedTuple):
     """What fastgae must know of a library before somebody passes one of its arrays."""
 
@@ -65,7 +68,9 @@ def type_of(library: str) -> Any:
 
 def kind_in_list(given: object) -> str | None:
     """Return the name of the library of the arrays in a list."""
-    while isinstance(given, list | tuple) and given:
+    for _ in range(MOST_AXES):  # a list may contain itself
+        if not isinstance(given, list | tuple) or not given:
+            break
         given = given[0]
     return kind_of(given)
 
@@ -141,11 +146,11 @@ def as_numbers(name: str, given: object) -> Array:
 def number_dtype(name: str, array: Array) -> np.dtype[Any]:
     """Return the dtype with which an array takes part in promotion, or raise an error if it does not hold numbers."""
     dtype = array.dtype
-    if dtype.kind in "biu" or dtype.newbyteorder("=") in WORKING_DTYPES:
+    if dtype.kind in "biu" or (dtype.kind == "f" and dtype.newbyteorder("=") in WORKING_DTYPES):
         return dtype
     if is_narrow(dtype):
         return WORKING_DTYPES[0]
-    how = f", {name}.astype(float)" if dtype.kind in "OU" else ""
+    how = f", {name}.astype(float)" if dtype.kind in "OUT" else ""
     raise TypeError(
         f"{name} has dtype {dtype}; expected floats of 16, 32 or 64 bits, or integers: convert it first{how}"
     )

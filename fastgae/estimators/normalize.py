@@ -117,7 +117,7 @@ def normalize(
     else:
         center, scale = layout.row(given[0]), scale_of(layout.row(given[1]), added)
     skipped = None if existing is None else ~existing
-    filled = layout.matrix(result)
+    filled = layout.matrix(np.asarray(result))  # without the methods of a subclass, such as np.matrix
     # The result is written only from here on: all memory has been allocated, so nothing can fail any more.
     np.copyto(filled, matrix)
     if skipped is not None:

@@ -71,6 +71,28 @@ def test_ctrl_c_during_a_call(python, backend):
         assert parallel == 2
 
 
+CTRL_C_IN_AN_IMPORT = """
+import os, signal, sys
+import fastgae
+
+def pressed(event, arguments):
+    if event == "import" and arguments[0] == "numba.core":
+        os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.addaudithook(pressed)
+try:
+    fastgae.reverse_scan([1.0, 2.0], 0.5, backend="numba")
+except KeyboardInterrupt:
+    print(fastgae.reverse_scan([1.0, 2.0], 0.5, backend="numba"), signal.getsignal(signal.SIGINT).__name__)
+"""
+
+
+@needs_numba
+def test_ctrl_c_during_the_first_import_of_numba(python):
+    assert python(CTRL_C_IN_AN_IMPORT).split() == ["[2.", "2.]", "default_int_handler"]
+
+
 class Interrupted:
     """Trace a function, and raise KeyboardInterrupt before its nth instruction."""
 

@@ -14,6 +14,9 @@ from .functions import allows_none, gives_two, parameters, required
 HUGE = 10**5000  # beyond float64, and longer than what Python writes out
 UNREADABLE = TypeError  # the argument is of a wrong kind
 WRONG = ValueError  # the argument is of the right kind, but has a wrong value
+NO_BFLOAT16 = np.dtype((type("bfloat16", (np.void,), {}), "V4"))
+ENDLESS = []
+ENDLESS.append(ENDLESS)
 
 
 class Raises:
@@ -111,7 +114,10 @@ NO_ARRAYS = {
     "dates": (lambda good: np.zeros(good.shape, "M8[s]"), UNREADABLE),
     "durations": (lambda good: np.zeros(good.shape, "m8[s]"), UNREADABLE),
     "fields": (lambda good: np.zeros(good.shape, [("a", "f4")]), UNREADABLE),
+    "four bytes that say bfloat16": (lambda good: np.zeros(good.shape, NO_BFLOAT16), UNREADABLE),
     "ragged": (always([[1.0], [1.0, 2.0]]), WRONG),
+    "a list in itself": (always(ENDLESS), WRONG),
+    "texts of any length": (lambda good: good.astype(getattr(np.dtypes, "StringDType", lambda: str)()), UNREADABLE),
 }
 SHAPES = {
     "one longer": (longer, WRONG),

@@ -73,8 +73,10 @@ def test_the_bits_of_numpy_without_float64(name):
         narrow = arguments | {each: arguments[each].astype(jnp.bfloat16) for each in numbers}
         expected = function(**arguments | {each: narrow[each].astype(np.float32) for each in numbers})
         assert_answers(function(**jax_arrays(narrow)), expected)
-        for result, array in zip(arrays_of(function(**narrow)), arrays_of(expected), strict=True):
-            assert_same_bits(result, array)
+        swapped = narrow | {each: narrow[each].astype(narrow[each].dtype.newbyteorder("S")) for each in numbers}
+        for given in (narrow, swapped):
+            for result, array in zip(arrays_of(function(**given)), arrays_of(expected), strict=True):
+                assert_same_bits(result, array)
 
 
 def test_backends(backend):

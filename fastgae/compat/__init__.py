@@ -10,8 +10,9 @@ that makes the library call fastgae: a function ``install()``, or a subclass wit
 the hook imports the library.
 
 ``install()`` returns a ``contextlib.ExitStack``, whose ``close()``, or the end of ``with install(): ...``, puts the
-library's own functions back. It raises a RuntimeError, and replaces nothing, if the hook was not tested with the
-installed version, or if the library's functions have other parameters. So does the first use of a subclass.
+library's own functions back; after several calls, the last ``close()`` does. ``install()`` raises a RuntimeError, and
+replaces nothing, if the hook was not tested with the installed version, or if the library's functions have other
+parameters. So does the first use of a subclass.
 
 Where a docstring says "the same bits", two things may still differ, because fastgae leaves a term out where most
 libraries multiply it by 0: NaN and infinity there have no effect, and a zero may have the other sign.

@@ -2,7 +2,9 @@
 
 import importlib
 import inspect
+import os
 import re
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -74,17 +76,48 @@ class Library(NamedTuple):
 def replace(owner: Any, **functions: Function) -> ExitStack:
     """Replace functions of a module, class or dict by others of the same names; closing the stack restores them.
 
-    Leave a function alone that is already in place, so that neither a second call nor closing its result changes
-    anything.
+    If a function is already in its place, it stays there until all stacks that want it are closed.
     """
-    write = owner.__setitem__ if isinstance(owner, dict) else partial(setattr, owner)
     with ExitStack() as undo:
         for name, ours in functions.items():
-            theirs = _read(owner, name)
-            if theirs is not ours:
-                write(name, ours)
-                undo.callback(write, name, theirs)
+            place = _taken(owner, name, ours)
+            # A callback, because a generator would run its end as soon as a caller drops the stack.
+            undo.callback(place.give_back)
         return undo.pop_all()
+
+
+class _Place:
+    """A place in a library that has a function of ours, and how many stacks want it there."""
+
+    def __init__(self, write: Callable[[Function], None], theirs: Function):
+        self.write, self.theirs, self.wanted = write, theirs, 0
+
+    def give_back(self) -> None:
+        with _lock:
+            self.wanted -= 1
+            if not self.wanted:
+                self.write(self.theirs)
+
+
+_places: dict[tuple[int, str], _Place] = {}
+_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):  # otherwise it could stay locked in the child
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+def _taken(owner: Any, name: str, ours: Function) -> _Place:
+    """Return the place that has our function now."""
+    key = id(owner), name
+    with _lock:
+        theirs = _read(owner, name)
+        if theirs is not ours or key not in _places:
+            write = owner.__setitem__ if isinstance(owner, dict) else partial(setattr, owner)
+            inherited = theirs is ours
+            _places[key] = _Place((lambda function: None) if inherited else partial(write, name), theirs)
+            _places[key].write(ours)
+        place = _places[key]
+        place.wanted += 1
+    return place
 
 
 def made_once(module: dict[str, Any], name: str, **makers: Callable[[], type]) -> Any:

@@ -9,6 +9,7 @@ where the mode hides them, and whether the previous rollout stopped at the end o
         advantages, returns = fastgae.gae(**rollout.arguments(critic), gamma=0.99, gae_lambda=0.95)
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -129,7 +130,7 @@ class Rollout:
         shape = self.rewards.shape
 
         def evaluated(observations: Batch, shape: tuple[int, ...]) -> Array:
-            return _shaped("value_function must return", value_function(observations), shape)
+            return _shaped("value_function must return", value_function(observations), shape, any_shape=True)
 
         if values is None:
             values = evaluated(_map(lambda array: array.reshape(-1, *array.shape[2:]), self.observations), shape)
@@ -226,8 +227,9 @@ def _rollouts(
             extras.append(_checked(_copied(acted.extras), envs.num_envs, extras))
             observations, rewards[t], terminated[t], truncated[t], info = envs.step(taken[-1])
 
-            returns += rewards[t]
-            lengths += ~done if autoreset == "next_step" else 1
+            is_step = ~done if autoreset == "next_step" else True  # a wrapper may give a reset row a reward
+            returns += np.where(is_step, rewards[t], 0.0)
+            lengths += is_step
             done = terminated[t] | truncated[t]
             if truncated[t].any():
                 finals.append(_final(observations, info, truncated[t], autoreset))
@@ -260,10 +262,13 @@ def _final(observations: Batch, info: Mapping[str, Any], truncated: Array, autor
     return _map(lambda array: array[truncated], observations)
 
 
-def _shaped(what: str, given: Any, shape: tuple[int, ...]) -> Array:
+def _shaped(what: str, given: Any, shape: tuple[int, ...], any_shape: bool = False) -> Array:
+    """Return numbers in this shape; they may have axes of length 1, or one axis for all, or ``any_shape``."""
     values = as_floats(what.partition(" must")[0], on_the_cpu(given))
-    if values.size != np.prod(shape):
-        raise ValueError(f"{what} a number for each of {np.prod(shape)} observations, got shape {values.shape}")
+    count = math.prod(shape)
+    lengths = [length for length in values.shape if length != 1]
+    if values.size != count or not (any_shape or lengths in ([length for length in shape if length != 1], [count])):
+        raise ValueError(f"{what} a number for each of {count} observations, got shape {values.shape}, not {shape}")
     return values.reshape(shape)
 
 

@@ -9,11 +9,11 @@ Add one line before you train the agent::
 observation.
 """
 
-import functools
 import importlib
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
+from weakref import WeakSet
 
 from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
@@ -36,6 +36,7 @@ RECORDED = (
 )
 # The agents that read the next observations at a truncated step, and nowhere else while they record.
 LOOKING_AHEAD = tuple(f"skrl.agents.torch.{name}.{name}:{name.upper()}" for name in SINGLE)
+HOOKED = WeakSet[Callable[..., None]]()  # what install_final_obs() has put in their places
 
 
 @anywhere("rewards: T ...", last_values="...")
@@ -146,13 +147,15 @@ def install_final_obs() -> ExitStack:
             "truncated step"
         )
     places = [f"{agent}.record_transition" for agent in LOOKING_AHEAD]
-    return LIBRARY.install({place: (_before_reset(place),) for place in places})
+    methods = {place: found_at(place) for place in places}
+    # A second call of the hook finds its functions in place, and leaves them there.
+    ours = {place: method if method in HOOKED else _before_reset(method) for place, method in methods.items()}
+    HOOKED.update(ours.values())
+    return LIBRARY.install({place: (function,) for place, function in ours.items()})
 
 
-@functools.cache  # a second call of the hook finds its functions in place, and changes nothing
-def _before_reset(place: str) -> Callable[..., None]:
+def _before_reset(record: Callable[..., None]) -> Callable[..., None]:
     """Return a ``record_transition`` that passes the observations from before the reset to skrl's own method."""
-    record: Callable[..., None] = found_at(place)
 
     @taking(RECORDED)
     def record_transition(self: Any, **given: Any) -> None:

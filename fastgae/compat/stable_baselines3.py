@@ -65,18 +65,22 @@ def compute_returns_and_advantage(self: Any, last_values: Any, dones: Any) -> No
     try:
         ends[-1] = dones
         last = last_values if isinstance(last_values, np.ndarray) else last_values.numpy(force=True)
-        gae(
+        same = self.rewards.dtype == self.values.dtype == last.dtype == returns.dtype
+        computed = gae(
             self.rewards,
             self.values,
             ends,
             last_values=last.ravel(),
             gamma=self.gamma,
             gae_lambda=self.gae_lambda,
-            out=(self.advantages, returns),
+            out=(self.advantages, returns) if same else None,
         )
     except Exception:
         _check(self.rewards, last_values, dones)  # only here, because it takes longer than all of the above
         raise
+    if not same:  # a callback may have put float64 rewards into the buffer, and other inputs are float32
+        self.advantages[...] = computed.advantages
+        returns = self.advantages + self.values
     self.returns = returns
 
 

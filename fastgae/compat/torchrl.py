@@ -23,7 +23,7 @@ number, torch rounds lmbda to the tensor's dtype before it multiplies the two: r
 import importlib
 import inspect
 from collections.abc import Callable
-from threading import RLock
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -275,8 +275,8 @@ def _estimator() -> type:
     theirs: Any = advantages.GAE
     ours = (generalized_advantage_estimate, vec_generalized_advantage_estimate)
     names = [LIBRARY.fitting(f"{advantages.__name__}:{each.__name__}", each).__name__ for each in ours]
-    functions = {name: _or_with_gradients(getattr(advantages, name)) for name in names}
-    lock = RLock()  # the replaced functions belong to a module that all threads share
+    here = local()  # because the functions are replaced in a module that all threads share
+    functions = {name: _or_theirs(getattr(advantages, name), here) for name in names}
 
     class GAE(theirs):  # type: ignore[misc]
         """torchrl's GAE with advantages and value targets from fastgae: the same bits in float32 on a CPU.
@@ -294,15 +294,22 @@ def _estimator() -> type:
         def _computed(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
             if torch.compiler.is_compiling():
                 return method(*arguments, **named)
-            with lock, replace(advantages, **functions):
-                return method(*arguments, **named)
+            with replace(advantages, **functions):
+                outer, here.computes = getattr(here, "computes", False), True
+                try:
+                    return method(*arguments, **named)
+                finally:
+                    here.computes = outer
 
     return GAE
 
 
-def _or_with_gradients(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls fastgae, or ``theirs`` if gradients are needed, which fastgae does not have."""
-    from fastgae._interop.torch import transforms
+def _or_theirs(theirs: Callable[..., Any], here: local) -> Callable[..., Any]:
+    """Return a function that calls fastgae, or ``theirs`` if gradients are needed, which fastgae does not have.
+
+    It calls ``theirs`` for an estimator of torchrl in another thread, too.
+    """
+    from fastgae._interop.torch import NARROW_DTYPES, transforms
 
     torch = importlib.import_module("torch")
 
@@ -311,6 +318,13 @@ def _or_with_gradients(theirs: Callable[..., Any]) -> Callable[..., Any]:
         # Inside of torch.func, a tensor does not say whether a derivative is taken.
         wanted = torch.is_grad_enabled() and (transforms() or any(each.requires_grad for each in tensors))
         wanted = wanted or any(torch.autograd.forward_ad.unpack_dual(each).tangent is not None for each in tensors)
-        return (theirs if wanted else generalized_advantage_estimate)(*arguments, **named)
+        if wanted or not getattr(here, "computes", False):
+            return theirs(*arguments, **named)
+        gamma, lmbda, *others = arguments
+        return generalized_advantage_estimate(_wide(gamma), _wide(lmbda), *others, **named)
+
+    def _wide(coefficient: Any) -> Any:
+        """Return the coefficients of a module of 16 bits as float32: they are rounded already."""
+        return coefficient.float() if getattr(coefficient, "dtype", None) in NARROW_DTYPES else coefficient
 
     return estimate

@@ -112,6 +112,7 @@ def one_token(tokens):
         ("envpool", {"env_id": np.full((7, 4), 4)}, ValueError, "env_id must be integers from 0 to numenv - 1 = 3"),
         ("envpool", {"env_id": np.full((7, 4), -1)}, ValueError, "env_id must be integers"),
         ("envpool", {"env_id": np.zeros((7, 4))}, TypeError, "env_id must hold integers"),
+        ("envpool", {"env_id": np.zeros((7, 4), int)}, ValueError, "env_id has an env twice in one batch"),
         (
             "labml",
             {"rewards": np.ones((3, 2)), "done": np.ones((3, 2)), "values": np.ones((3, 3))},

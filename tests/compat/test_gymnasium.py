@@ -11,6 +11,7 @@ import fastgae
 gymnasium = pytest.importorskip("gymnasium")
 from gymnasium import spaces  # noqa: E402
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv  # noqa: E402
+from gymnasium.wrappers.vector import TransformReward  # noqa: E402
 
 from fastgae.compat.gymnasium import Acted, collect  # noqa: E402
 
@@ -166,6 +167,15 @@ def test_the_steps_are_those_of_each_env_by_itself(mode):
     finals = [end[5] for end in everything_ended if rollout.truncated[end[:2]]]
     np.testing.assert_array_equal(rollout.final_observations, finals)
     assert (rollout.terminated & rollout.truncated).any()  # whose final observation has its place among them
+
+
+def test_reset_rows_count_for_no_episode(mode):
+    """A wrapper may give them a reward."""
+    with contextlib.closing(TransformReward(make(mode), lambda rewards: rewards - 0.5)) as envs:
+        moved = next(collect(envs, policy, ROWS, seed=0))
+    (plain,) = rollouts(mode)
+    assert moved.episode_lengths.tolist() == plain.episode_lengths.tolist()
+    np.testing.assert_allclose(moved.episode_returns, plain.episode_returns - 0.5 * plain.episode_lengths)
 
 
 @pytest.mark.parametrize("length", WINDOWS)
@@ -336,6 +346,12 @@ def test_refusals():
             rollout.arguments(lambda observations: observations)
         with pytest.raises(ValueError, match=r"values must have a number for each of 12 .*, got shape \(3,\)"):
             rollout.arguments(value_of, np.zeros(3))
+        with pytest.raises(
+            ValueError, match=rf"values must have .*, got shape \({NUM_ENVS}, 4\), not \(4, {NUM_ENVS}\)"
+        ):
+            rollout.arguments(value_of, np.zeros((NUM_ENVS, 4)))
+        for shape in ((4, NUM_ENVS, 1), (4 * NUM_ENVS,)):
+            assert rollout.arguments(value_of, np.zeros(shape))["values"].shape == (4, NUM_ENVS)
         envs.metadata = {}
         with pytest.raises(ValueError, match="autoreset_mode"):
             collect(envs, policy, 4)

@@ -5,6 +5,8 @@ import inspect
 import pickle
 import pkgutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from types import ModuleType, SimpleNamespace
 
@@ -90,13 +92,15 @@ def in_place(places):
 
 
 def test_install_and_undo(hook):
-    """A second hook changes nothing, and nor does its end."""
+    """A second hook changes nothing, nor does its end, and what it needs stays until then."""
     compat, places = hook
     with compat.install():
         assert all(in_place(places))
         compat.install().close()
         assert all(in_place(places))
         second = compat.install()
+    assert all(in_place(places))
+    second.close()
     second.close()
     assert not any(in_place(places))
 
@@ -231,6 +235,31 @@ def test_the_learner_of_rllib(library, made, installed):
     assert connector.compute_value_targets is compat_of("rllib").compute_value_targets
 
 
+def test_the_estimator_of_torchrl(library, made, installed):
+    """It is ours in the thread that calls it, and torchrl's in another one. Its coefficients may have 16 bits."""
+    torch = pytest.importorskip("torch")
+    compat = compat_of("torchrl")
+    installed(compat)
+    advantages = library("torchrl.objectives.value.advantages")
+    parameters = "gamma, lmbda, state_value, next_state_value, reward, done, terminated=None, *, time_dim=-2"
+    theirs = eval(f"lambda {parameters}: 'theirs'")
+    advantages.generalized_advantage_estimate = advantages.vec_generalized_advantage_estimate = theirs
+    rows = torch.arange(12.0).reshape(3, 4, 1)
+
+    class GAE:
+        def forward(self, *coefficients):
+            call = partial(advantages.generalized_advantage_estimate, *coefficients, rows, rows, rows, rows > 6)
+            with ThreadPoolExecutor() as pool:
+                return call(), pool.submit(call).result()
+
+    advantages.GAE = GAE
+    here, there = made("torchrl", "GAE")().forward(*torch.tensor([0.5, 0.25], dtype=torch.bfloat16))
+    assert there == "theirs"
+    expected = compat.generalized_advantage_estimate(0.5, 0.25, rows, rows, rows, rows > 6)
+    assert all(map(torch.equal, here, expected))
+    assert advantages.generalized_advantage_estimate is theirs
+
+
 def test_final_observations_of_skrl(library, installed):
     """A truncated step gets the observation before the reset, but not one that is terminated, too."""
     torch = pytest.importorskip("torch")
@@ -261,6 +290,13 @@ def test_final_observations_of_skrl(library, installed):
             agent.record_transition(**{**given, "infos": {}})
     agent.record_transition(**given)
     assert stored[-1]["truncated"] is flags["truncated"]
+    others = lambda self, **given: stored.append("others")  # noqa: E731
+    others.__signature__ = record.__signature__
+    type(agent).record_transition = others
+    type(agent).cfg.time_limit_bootstrap = True
+    with skrl.install_final_obs():
+        agent.record_transition(**{**given, "infos": {"final_obs": final}})
+    assert stored[-1] == "others"
     installed(skrl, "2.0.0")
     with pytest.raises(RuntimeError, match=r"install_final_obs\(\) needs skrl 2.1 or newer"):
         skrl.install_final_obs()

@@ -207,6 +207,17 @@ def test_merged_dones_in_every_rollout_of_a_training(env_id, num_steps):
         assert detectors(call) == ["truncation_as_termination"]
 
 
+@pytest.mark.parametrize(("env_id", "num_steps"), [("Pendulum-v1", 512), ("MountainCar-v0", 640)])
+def test_rewards_that_hold_the_bootstraps(env_id, num_steps):
+    """As in a buffer of Stable-Baselines3."""
+    (call,) = calls_of(env_id, fitted_value(env_id), num_steps, mode="same_step")
+    final, limit = call.pop("final_values"), call.pop("truncated")
+    call["terminated"] = limit
+    assert detectors(call) == ["truncation_as_termination"]
+    call["rewards"][limit] += 0.99 * final
+    assert detectors(call) == []
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("scale", [0.1, 1.0])
 def test_a_large_reward_for_the_last_step_is_no_shifted_flag(mode, scale):

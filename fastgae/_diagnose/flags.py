@@ -285,7 +285,7 @@ def merged(steps: Steps) -> Iterator[Finding]:
         )
     elif not steps.truncated.any():
         limit, ends, count = common_length(steps.terminated & steps.exists, steps.exists)
-        if limit:
+        if limit and not _hold_bootstraps(steps, ends):
             yield Finding(
                 f"looks like a time limit flagged as terminated: {number_of(ends):,} of {count:,} episodes last "
                 f"{limit:,} steps, and none is longer",
@@ -293,8 +293,17 @@ def merged(steps: Steps) -> Iterator[Finding]:
                 "if a limit cut them off, the value of their next state is not 0, and advantages are too low or too "
                 "high by gamma times that value",
                 "pass those flags as truncated, with final_values or next_values; ignore this if the task itself ends "
-                "there",
+                "there, or if the reward there holds gamma V' already",
             )
+
+
+def _hold_bootstraps(steps: Steps, ends: Array) -> bool:
+    """Return whether the rewards of these steps hold gamma V', as in buffers of Stable-Baselines3. V' is about V_t."""
+    usual = median(steps.rewards[steps.unmasked])
+    bootstraps = (steps.discounts * steps.values)[ends]
+    rest = steps.rewards[ends] - usual - bootstraps
+    are_large = median(np.abs(bootstraps)) > 4.0 * median(_surprises(steps)[steps.unmasked & ~ends])
+    return bool(are_large and np.mean(np.abs(rest) < 0.5 * np.abs(bootstraps)) > 0.8)
 
 
 def common_length(ends: Array, exists: Array) -> tuple[int, Array, int]:

@@ -196,7 +196,7 @@ def collect(
     if "autoreset_mode" not in envs.metadata:
         raise ValueError('envs must say how they reset, in envs.metadata["autoreset_mode"]: a member of AutoresetMode')
     for name in ("single_observation_space", "single_action_space"):
-        if not getattr(envs, name).is_np_flattenable:
+        if not _has_fixed_shapes(getattr(envs, name)):
             raise ValueError(f"{name} must have arrays of fixed shapes, got {getattr(envs, name)}")
     return _rollouts(envs, policy, num_steps, seed, envs.metadata["autoreset_mode"].name.lower())
 
@@ -253,6 +253,14 @@ def _rollouts(
             episode_lengths,
             autoreset,
         )
+
+
+def _has_fixed_shapes(space: Any) -> bool:
+    """Return whether a space has arrays of fixed shapes, or dicts or tuples of them, and no text."""
+    parts = getattr(space, "spaces", ())
+    inner = parts.values() if isinstance(parts, Mapping) else parts
+    others = {"OneOf", "Text"} & {each.__name__ for each in type(space).__mro__}
+    return space.is_np_flattenable and not others and all(map(_has_fixed_shapes, inner))
 
 
 def _final(observations: Batch, info: Mapping[str, Any], truncated: Array, autoreset: str) -> Batch:

@@ -356,8 +356,12 @@ def test_refusals():
         with pytest.raises(ValueError, match="autoreset_mode"):
             collect(envs, policy, 4)
 
-    class Words(Walk):
-        observation_space = spaces.Sequence(spaces.Discrete(3))
-
-    with contextlib.closing(make(AutoresetMode.SAME_STEP, Words)) as envs, pytest.raises(ValueError, match="Sequence"):
-        collect(envs, policy, 4)
+    for space in (
+        spaces.Sequence(spaces.Discrete(3)),
+        spaces.Dict({"said": spaces.Text(3)}),
+        spaces.Tuple([spaces.OneOf([spaces.Discrete(2), spaces.Discrete(3)])]),
+    ):
+        words = type("Words", (Walk,), {"observation_space": space})
+        refused = pytest.raises(ValueError, match=r"single_observation_space must have arrays of fixed shapes")
+        with contextlib.closing(make(AutoresetMode.SAME_STEP, words)) as envs, refused:
+            collect(envs, policy, 4)

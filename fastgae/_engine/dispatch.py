@@ -119,7 +119,7 @@ def _watch_forks() -> None:
 @contextlib.contextmanager
 def _ctrl_c_waits() -> Iterator[None]:
     """Let Ctrl-C wait for the end of an import: after a part of it, Numba can no longer be imported."""
-    import signal  # not at the top: it takes as long as a tenth of `import fastgae`
+    import signal  # not at the top: only the first call needs it
 
     waiting: list[Any] = []
     handler = signal.getsignal(signal.SIGINT)

@@ -62,10 +62,14 @@ def diagnose(
     final_values: ArrayLike | None = None,
     autoreset: Autoreset | Enum | None = None,
     prev_done: ArrayLike | None = None,
+    last_advantages: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     gamma: float | ArrayLike = 0.99,
     gae_lambda: float | ArrayLike = 0.95,
+    returns_lambda: float | ArrayLike | None = None,
     normalize: Normalize | None = None,
+    tail_normalized: bool = False,
+    carry_over: bool = False,
     time_axis: int = 0,
     **misnamed: Unpack[Misnamed],
 ) -> Diagnosis:
@@ -89,7 +93,7 @@ def diagnose(
     Parameters
     ----------
     rewards, values, terminated, truncated, ...
-        As in ``gae``. They are not written to.
+        As in ``gae``, which has some more that change no number. They are not written to.
 
     Returns
     -------
@@ -126,6 +130,10 @@ def diagnose(
         gamma=gamma,
         gae_lambda=gae_lambda,
         normalize=normalize,
+        last_advantages=last_advantages,
+        returns_lambda=returns_lambda,
+        tail_normalized=tail_normalized,
+        carry_over=carry_over,
         time_axis=time_axis,
     )
     call = checked(GAE, given)

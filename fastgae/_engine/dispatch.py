@@ -212,7 +212,7 @@ def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
     source, asked = ("backend", backend) if backend is not None else ("FASTGAE_BACKEND", SETTINGS["FASTGAE_BACKEND"])
     request, cpu = f"{source}={shown(asked)}", SETTINGS["FASTGAE_CPU"]
     if asked == ON_DEVICES:
-        raise TypeError(
+        raise (TypeError if backend is not None else ValueError)(
             f"{request}: this backend computes only torch tensors on a GPU, and fastgae chooses it for them: leave it "
             "out"
         )

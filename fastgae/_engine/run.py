@@ -84,7 +84,7 @@ def _check_given(function: Any, given: tuple[Any, ...]) -> None:
         raise missing(function, absent)
     for name, place in declaration.needed.items():
         if given[place] is None and Call._fields[place] in declaration.required:
-            raise missing(function, [name])
+            raise missing(function, [name], may_be_none=False)
 
 
 def _arguments(

@@ -325,10 +325,11 @@ def too_many(function: Callable[..., Any], count: int) -> TypeError:
     )
 
 
-def missing(function: Callable[..., Any], names: list[str]) -> TypeError:
-    """Return the error for arguments without a default that are not given."""
+def missing(function: Callable[..., Any], names: list[str], may_be_none: bool = True) -> TypeError:
+    """Return the error for arguments without a default that are not given, or are None where that may not be."""
     known = {} if function.__module__.startswith("fastgae.compat.") else NO_DEFAULT
     known = dict.fromkeys(names, OF_DIAGNOSE) if function.__name__ == "diagnose" else known
     advice = [known[name] for name in names[:1] if name in known]
+    advice = advice if may_be_none else [each.partition(", or None")[0] for each in advice]
     some = f"argument {names[0]!r}" if len(names) == 1 else f"arguments {', '.join(map(repr, names))}"
     return TypeError(": ".join([f"{function.__name__}() is missing the {some}", *advice]))

@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import json
+import textwrap
 from pathlib import Path
 
 import fastgae
@@ -18,6 +19,7 @@ COEFFICIENTS = tuple(name for name in PARAMETERS if ROLES[name] is Role.COEFFICI
 ARRAYS = tuple(
     name for name in PARAMETERS if ROLES[name] is not Role.SETTING and name not in (*REQUIRED, *COEFFICIENTS)
 )
+SETTINGS = ("autoreset", "normalize", "tail_normalized", "carry_over", "time_axis")
 MODES = ("next_step", "same_step", "disabled")
 
 HELP = "look for mistakes in a recorded rollout"
@@ -31,8 +33,9 @@ SOURCE is recorded data, with the options of `fastgae compute`; then their last
 steps are examined. Or it is a file .npz, which holds the arguments of
 fastgae.gae by their names:
   {", ".join(REQUIRED)}, and, if you pass them to gae,
-  {", ".join(ARRAYS)},
-  {", ".join(COEFFICIENTS)}. Write it with numpy.savez. It may hold other arrays.
+{textwrap.fill(", ".join(ARRAYS + COEFFICIENTS), 76, initial_indent="  ", subsequent_indent="  ")}.
+Write it with numpy.savez. Other arrays in it are not read. All else that you
+pass to gae, such as autoreset, is an option.
 
 The report ends with an overview: the episodes, and how well the values fit.
 
@@ -57,12 +60,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON object")
     add("--gamma", type=unit_interval, metavar="G", help="discount per step (default: the file's, or 0.99)")
     add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay (default: the file's, or 0.95)")
+    add("--returns-lambda", type=unit_interval, metavar="L", help="another lambda for the returns (default: the file's)")
     add("--autoreset", choices=MODES, help="how the environments start a new episode")
     add(
         "--normalize",
         choices=("global", "per_env"),
         help="normalise the advantages over all steps, or over each environment",
     )
+    add("--tail-normalized", action="store_true", help="the average of the k-step advantages, as in gae")
+    add("--carry-over", action="store_true", help="outside of the mask, A is that of the next step, as in gae")
     add("--time-axis", default=0, type=int, metavar="AXIS", help="the axis that is time (default: %(default)s)")
 
 
@@ -84,8 +90,8 @@ def is_rollout(args: argparse.Namespace) -> bool:
 
 
 def of_data(args: argparse.Namespace) -> fastgae.Diagnosis:
-    for name, default in (("autoreset", None), ("normalize", None), ("time_axis", 0)):
-        if getattr(args, name) != default:
+    for name in (*SETTINGS, "returns_lambda"):
+        if getattr(args, name) != PARAMETERS[name].default:
             raise CommandError(f"--{name.replace('_', '-')} is for a rollout in a file .npz: leave it out", exit_code=2)
     try:
         from fastgae.data.compute import diagnose
@@ -108,7 +114,7 @@ def of_rollout(args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
         for name in COEFFICIENTS:
             if getattr(args, name) is not None:
                 arguments[name] = getattr(args, name)
-        how = {"autoreset": args.autoreset, "normalize": args.normalize, "time_axis": args.time_axis}
+        how = {name: getattr(args, name) for name in SETTINGS}
         return fastgae.diagnose(**arguments, **how), [name for name in unused if name not in PARAMETERS]
     except MemoryError as error:
         raise CommandError(f"{path}: there is not enough memory; save fewer steps or environments", 2) from error

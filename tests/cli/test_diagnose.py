@@ -108,6 +108,9 @@ def test_options_are_those_of_gae(saved, capsys):
     assert "not_next_step" in capsys.readouterr().out
     assert main(["diagnose", saved(last_values=np.ones(32)), "--time-axis", "1"]) == 0
     assert main(["diagnose", saved(), "--normalize", "global"]) == 0
+    assert main(["diagnose", saved(last_advantages=np.ones(4)), "--gae-lambda", "0.9"]) == 0
+    assert main(["diagnose", saved(mask=np.ones((32, 4))), "--carry-over", "--returns-lambda", "1"]) == 0
+    assert main(["diagnose", saved(), "--tail-normalized"]) == 0
 
 
 def test_files_with_the_wrong_arrays(saved, refused):

@@ -60,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON object")
     add("--gamma", type=unit_interval, metavar="G", help="discount per step (default: the file's, or 0.99)")
     add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay (default: the file's, or 0.95)")
-    add("--returns-lambda", type=unit_interval, metavar="L", help="another lambda for the returns (default: the file's)")
+    add("--returns-lambda", type=unit_interval, metavar="L", help="another lambda for the returns")
     add("--autoreset", choices=MODES, help="how the environments start a new episode")
     add(
         "--normalize",

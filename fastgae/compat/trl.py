@@ -50,7 +50,7 @@ def compute_advantages(
 
     Returns
     -------
-    (values, advantages, returns), of the shape and type of ``values``. The values are multiplied by the mask.
+    (values, advantages, returns), of the shape and library of ``values``. The values are multiplied by the mask.
 
     Raises
     ------

@@ -64,18 +64,20 @@ def gae(
         A limit ended the episode, so its next state has a value. ``terminated`` wins where both are set.
     last_values : array of shape (N,) or (1, N), or a number; default None
         V of the state after the last step, or after the last one in ``mask``. Pass exactly one of ``last_values``,
-        ``next_values`` and a longer ``values``.
+        ``next_values`` and a longer ``values``; without ``terminated``, this one.
     next_values : array like ``rewards``; default None
         V(s_{t+1}) of every step, from the observation before any reset.
     final_values : array; default None
         V of the final observations, one per True of ``truncated`` in C order, or like ``rewards``. With ``truncated``,
         pass it, ``next_values``, or ``autoreset="next_step"``.
     mask : array like ``terminated``; default None: every step exists
-        False: no such step; the step before takes V' and A from the next one that exists. A = 0 and R = V there.
+        False: no such step, and its flags are not read; the step before takes V' and A from the next one that exists.
+        A = 0 and R = V there.
     gamma, gae_lambda : float in [0, 1], or arrays of them; defaults 0.99 and 0.95
         Discount, and decay of the trace. Each axis of an array has full length or 1: (1, N) is one number per env.
     normalize : "global" or "per_env"; default None
-        Return ``(A - mean) / (std + 1e-8)``, over all steps or those of each env; std is the population's, in float64.
+        Return ``(A - mean) * (1 / (std + 1e-8))``, over all steps or those of each env; std is the population's, in
+        float64.
     time_axis : int; default 0
     out : (advantages, returns); default None: new arrays
         Arrays to fill. One may be None, and is not computed. They may overlap an input, but not each other.
@@ -87,19 +89,20 @@ def gae(
     Other Parameters
     ----------------
     autoreset : "next_step", "same_step", "disabled", or Gymnasium's AutoresetMode; default None
-        With "next_step", the row after a done is a reset row: A = 0 and R = V there, and at a truncated step
-        ``values[t + 1]`` is V of the final observation. The other modes change nothing.
-    prev_done : array like ``last_values``; default None
+        With "next_step", the next row after a done (in ``mask``) is a reset row: A = 0 and R = V there, and at a
+        truncated step ``values[t + 1]`` is V of the final observation. The other modes change nothing.
+    prev_done : array of shape (N,) or (1, N); default None
         With "next_step": row 0 is a reset row, because the step before it ended an episode.
     last_advantages : array like ``last_values``; default None: 0
-        A of the step after the last one, for a rollout in pieces from its end.
+        A of the step after the last one, for a rollout in pieces from its end. Not with the next two.
     returns_lambda : like ``gae_lambda``; default None: the same
         Another lambda for the returns.
     tail_normalized : bool; default False
         The average of the k-step advantages that the rollout has: ``A = G / D`` with ``D_t = 1 + lambda D_{t+1}`` and
         ``G_t = D_t delta_t + gamma lambda G_{t+1}``, the second terms only where the episode goes on.
     carry_over : bool; default False
-        Outside of ``mask``, A is that of the next step that exists, and R = A + V, as in verl (docs/tokens.md).
+        Outside of ``mask``, A is that of the next step that exists, and R = A + V, as in verl (docs/tokens.md). Not
+        with ``normalize`` or ``tail_normalized``.
 
     Returns
     -------

@@ -59,7 +59,7 @@ def gae_tree(
         these numbers, such as visits.
     mask : array of shape (n,), optional
         False: the node does not exist. It hands on to its parent what it gets from its children, times its own share; a
-        leaf, the value after it.
+        leaf, the value after it. Its flag is not read.
     gamma, gae_lambda, returns_lambda : float in [0, 1], or arrays of shape (n,)
         As in ``gae``. ``gamma`` has no default. Arrays let turns and tokens discount differently.
     normalize : str, optional

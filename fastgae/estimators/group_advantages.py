@@ -60,8 +60,8 @@ def group_advantages(
     ----------
     rewards : array of any shape, one reward per answer
         Libraries and dtypes as in ``gae``. Results have no gradients. On a GPU and inside ``jax.jit``, labels are
-        integers, of any size and number, and the first sample of a trajectory counts for it, because no number is
-        looked at.
+        integers, of any size and number. Where no number is looked at (docs/tensors.md), the first sample of a
+        trajectory counts for it.
     groups : array like ``rewards``, or a list; integers, strings, or any objects that can be hashed
         Answers with equal labels are one group, as Python compares them: 1 and "1" are two labels. The labels may be in
         any order and of any size, and a list may hold tuples, such as (prompt, state).

@@ -48,7 +48,8 @@ class Identified:
     convention : tuple of str
         What it does that other loops do otherwise, in words. Empty if the convention is unknown.
     call : str
-        The call of fastgae that gives the same advantages, with arrays of shape (T, N). Empty if it is unknown.
+        The call of fastgae that gives the same advantages, with arrays of shape (T, N), or (N, T) if it has
+        ``time_axis=1``. Empty if it is unknown.
     error : float
         The largest difference from that call, relative to the largest number; 0.0: the same bits.
     findings : tuple of Finding

@@ -73,6 +73,12 @@ PLANTED = [
     ("coefficient_ignored", {STEPS: f"    gamma = 0.9\n{STEPS}", "gamma * gae_lambda)": "0.9 * gae_lambda)"}),
     ("coefficient_ignored", {"gamma * gae_lambda)": "gamma * 0.5)"}),
     ("outputs_equal", {"advantages + values": "advantages"}),
+    ("outputs_equal", {"advantages, advantages": "advantages + values, advantages"}),
+    (
+        "outputs_exchanged",
+        {"advantages, advantages + values": "{'advantages': advantages + values, 'rets': advantages}"},
+    ),
+    ("outputs_exchanged", {"advantages, advantages + values": "{'advantages': advantages, 'returns': values}"}),
     ("returns_of_normalised_advantages", {"s, advantages": "s, (advantages - advantages.mean()) / advantages.std()"}),
     ("returns_normalised", {"advantages + values": "normalised(advantages + values)"}),
     ("output_unknown", {"advantages + values": "advantages * values"}),
@@ -123,7 +129,7 @@ def test_planted_mistakes_are_named_and_can_be_allowed():
 
 def test_every_known_mistake_is_planted():
     in_corpus = {name for loop in environments.corpus.values() for name in loop.findings}
-    assert {*MISTAKES} - {"raises"} <= {name for name, _ in PLANTED} | in_corpus
+    assert {*MISTAKES} - {"raises", "first_flag"} <= {name for name, _ in PLANTED} | in_corpus
 
 
 def test_two_mistakes_are_both_named():
@@ -231,6 +237,49 @@ def test_coefficients_that_are_built_in_are_measured_and_those_that_are_taken_mu
     assert found.call.endswith("gamma=gamma, gae_lambda=0.95)")
 
 
+def test_the_flag_of_the_first_observation():
+    """It may be True, and is about a step before the rollout."""
+
+    def loop(rewards, values, episode_starts, last_values):
+        done = moved(episode_starts)
+        return fastgae.gae(rewards, values, done, last_values=last_values).advantages
+
+    moved = lambda starts: np.concatenate([starts[1:], 0 * starts[:1]])  # noqa: E731
+    assert not identify(loop).findings
+    moved = lambda starts: np.roll(starts, -1, 0)  # noqa: E731
+    assert detectors(identify(loop)) == ["first_flag"]
+
+
+def test_outputs_that_are_arguments():
+    """They are no reason to read a right loop as a wrong one."""
+
+    def loop(rewards, values, dones, last_values):
+        return *fastgae.gae(rewards, values, dones, last_values=last_values), dones
+
+    assert detectors(identify(loop)) == ["output_unknown"]
+
+
+def test_padded_answers():
+    """A loop that is right only where padding comes last is not taken for one that is wrong there, too."""
+
+    def loop(rewards, values, response_mask, gamma, gae_lambda):
+        advantages = np.zeros_like(rewards)
+        for n, rows in enumerate(map(np.flatnonzero, response_mask.T)):
+            advantage = 0.0
+            for t in reversed(rows):
+                following = values[t + 1, n] if goes_on(t, rows, len(rewards)) else 0.0
+                advantage = rewards[t, n] + gamma * following - values[t, n] + gamma * gae_lambda * advantage
+                advantages[t, n] = advantage
+        return advantages
+
+    goes_on = lambda t, rows, steps: t < rows[-1]  # noqa: E731
+    (finding,) = identify(loop).findings
+    assert finding.detector == "one_episode"
+    assert "right only if padding comes last in each row" in finding.what
+    goes_on = lambda t, rows, steps: t + 1 < steps  # noqa: E731
+    assert not identify(loop).known
+
+
 def test_values_of_one_row_more_or_less():
     """A loop that begins with the last row of values is right if that is V after the last step, and if it may be."""
 
@@ -273,6 +322,19 @@ def test_the_flag_of_each_next_observation():
     found = identify(loop)
     assert found.known
     assert "next_value (next_values), next_done (done); passed as" in found.arguments
+
+
+def test_calls_of_loops_without_flags_can_be_made():
+    def loop(rewards, values, mask, gamma, gae_lambda):
+        decay = np.where(mask, gamma * gae_lambda, 1).astype(np.float32)
+        return fastgae.reverse_scan((rewards - values) * mask, decay)
+
+    found = identify(loop)
+    assert found.known
+    rewards, values = np.random.default_rng(0).normal(size=(2, 6, 3)).astype(np.float32)
+    names = {"rewards": rewards, "values": values, "mask": rewards < 1, "gamma": 0.9, "gae_lambda": 0.5}
+    got = eval(found.call, {**names, "np": np, "fastgae": fastgae})
+    np.testing.assert_allclose(got, loop(**names), 1e-5, 1e-6)
 
 
 def test_garbage_fails():
@@ -340,6 +402,17 @@ def test_forms_of_functions():
     found = identify(tail)
     assert found.call.endswith("tail_normalized=True, gamma=gamma, gae_lambda=gae_lambda, time_axis=1)")
     assert found.outputs == {"targets": "returns", "weights": "advantages divided by their std"}
+
+
+def test_rows_that_come_late():
+    """As in PufferLib: with the next observation, and with one result less."""
+
+    def loop(rewards, values, dones, gamma, gae_lambda):
+        return fastgae.gae(rewards[1:], values, dones[1:], gamma=gamma, gae_lambda=gae_lambda).advantages
+
+    found = identify(loop)
+    assert (found.findings, found.error) == ((), 0.0)
+    assert "one row late" in found.convention[0]
 
 
 def test_functions_that_keep_their_memory():

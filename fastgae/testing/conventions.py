@@ -125,6 +125,10 @@ MISTAKES = {
         "the critic then learns numbers that are not in units of the rewards, with which V' is added to rewards",
         "return advantages + values, and normalise only advantages",
     ),
+    "first_flag": (
+        "the first rollout of a training begins with an episode, and so may others",
+        "leave the flag of row 0 out: it is about a step before the rollout",
+    ),
     "one_env": ("each env gets advantages of others", "keep each env in its own column, or pass one env per call"),
     "raises": ("such rollouts occur, and stop the training", "let it take rollouts of any length, and any flags"),
     "inputs_written": ("the caller's arrays change", "write into new arrays"),
@@ -135,18 +139,24 @@ MISTAKES = {
         "return advantages + values if it is meant as returns, or leave it out, in a lambda, if it is something else",
     ),
     "outputs_equal": (
-        "if one of them is meant as returns, the critic learns advantages",
-        "return advantages + values as returns",
+        "if one of them is meant as returns, the critic learns advantages, or the policy returns",
+        "return advantages, and advantages + values as returns",
+    ),
+    "outputs_exchanged": (
+        "if they are used as they are called, the policy or the critic learns from the wrong one",
+        "return advantages as advantages, and advantages + values as returns",
     ),
     "both_flags": (
         "Gymnasium may set both. The episode ended for good then",
         "let terminated win: do not bootstrap there",
     ),
 }
-ONE_EPISODE = "right only if each call gets one episode, with the flag in its last row"
+ONE_EPISODE = "each call gets one episode, with the flag in its last row"
 # What is said of a mistake that is no choice of a convention.
 ODD = {
-    "one_episode": f"{ONE_EPISODE}: with more, it is nothing that fastgae knows",
+    "one_episode": "right only if {}: with more, it is nothing that fastgae knows",
+    "first_flag": "where observation 0 begins an episode, {} differ from fastgae's",
+    "outputs_exchanged": "{}",
     "one_env": "right only if each call gets one env: with {}, it gives nothing that fastgae knows",
     "last_values_missing": "right only if the last row ends an episode: there is no V after it",
     "raises": "it stops at some rollouts: {}",
@@ -241,6 +251,17 @@ AXES: dict[str, tuple[Choice, ...]] = {
                 "delta": "np.concatenate([{delta}[:-1], {delta}[:1] * 0])",
             },
             "e",
+        ),
+        Choice(
+            "rows_late",
+            "rewards and flags come one row late, with the next observation, and there is one result less",
+            {
+                **{name: f"{{{name}}}[1:]" for name in ("r", "e", "u", "final")},
+                "v": "values[:-1]",
+                "last": "values[-1]",
+                "settings": "",
+            },
+            "same rows",
         ),
     ),
     "last": (
@@ -481,6 +502,7 @@ def call_of(fields: Fields) -> str:
         call = "fastgae.reverse_scan({delta}, np.where({c}, 0, {decay}).astype(rewards.dtype))"
     # Parentheses and neutral operands that only the composition needs.
     call = expression(fields, call).replace("+ 1.0 * ", "+ ").replace("(no_flags | ", "(")
+    call = call.replace("no_flags", "np.zeros_like(rewards, bool)")
     return re.sub(r"(?<=, )\((\w+ \| \w+)\)(?!\[)", r"\1", call)
 
 

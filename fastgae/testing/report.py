@@ -30,6 +30,7 @@ from fastgae.testing.rollouts import Probe, tiny_rollouts
 from fastgae.testing.search import Match, Subject
 
 BOTH = " with both flags at the same ends"
+FIRST = " of which the first begins an episode"
 BESIDE = ODD.keys() - {"returns_of_normalised_advantages", "one_episode"}  # no rollout shows these
 
 
@@ -82,6 +83,7 @@ class Identified:
 
     def _about(self) -> dict[str, str]:
         same = "the same bits as this call" if self.error == 0 else f"within {self.error:.0e} of this call, relatively"
+        same += " where no step has both flags" * any(finding.detector == "both_flags" for finding in self.findings)
         lines = {
             "unknown": self.tried,
             "outputs": ", ".join(f"{name}: {words}" for name, words in self.outputs.items()),
@@ -234,12 +236,15 @@ class _Report:
                 right = choice.name == "trace_not_cut" and subject.agrees(
                     match, self.without(lambda each: each.name != "trace_not_cut")
                 )
-                yield _finding(choice.name, f"{ONE_EPISODE}: {choice.words}" if right else choice.words)
+                yield _finding(choice.name, f"right only if {ONE_EPISODE}: {choice.words}" if right else choice.words)
         no_last = self.known and self.right["last"] == match.fields["last"] == NOTHING
         rollout = subject.rollout(match.reading)
         both = rollout._replace(truncated=rollout.truncated | rollout.terminated)
         can_tell = self.known and {"terminated", "truncated"} <= match.reading.given
         beside = subject.beside(match, match.fields, both, BOTH) if can_tell else ()
+        may_read = self.known and (match.reading.longer_flags or {"starts", "not_starts"} & match.reading.given)
+        may_read = may_read and not any(choice.name == "flags_late" for choice in match.choices)
+        begun = subject.beside(match, match.fields, rollout._replace(begins=True), FIRST) if may_read else ()
         once, again = (subject.called(match.reading, rollout) or Outputs({}, {}, False, ()) for _ in range(2))
         words = [output.words(self.each_env) for output in match.outputs.values()] if self.known else []
         arrays = {name: (array, again.arrays.get(name)) for name, array in once.arrays.items()}
@@ -247,7 +252,11 @@ class _Report:
             "returns_of_normalised_advantages": [n for n, each in match.outputs.items() if each.base == TOO_EARLY],
             "returns_normalised": [n for n, each in match.outputs.items() if each.scaling and each.base == "returns"]
             * ("values" in match.reading.given),
-            "one_episode": [""] * match.episodes,
+            "one_episode": [ONE_EPISODE if kind.ends else "padding comes last in each row"] * match.episodes,
+            "first_flag": [name for name, got, expected in begun if relative(got, expected) > CLOSE],
+            "outputs_exchanged": [
+                f"{name} is {each.base}" for name, each in match.outputs.items() if _exchanged(name, each)
+            ],
             "one_env": subject.of_many_envs(match.outputs) if self.known and self.each_env else [],
             "last_values_missing": [""] * (no_last and kind.ends > 0 and not kind.masked),
             "both_flags": [name for name, got, expected in beside if relative(got, expected) > CLOSE],
@@ -257,8 +266,8 @@ class _Report:
             "not_finite": [name for name, (array, _) in arrays.items() if not np.isfinite(array).all()],
             "output_unknown": [name for name in arrays if self.known and name not in match.outputs]
             + [f"{name} ({each})" for name, each in once.others.items()],
-            "coefficient_ignored": match.reading.ignored,
-            "outputs_equal": sorted({each for each in words if "advantages" in each and words.count(each) > 1}),
+            "coefficient_ignored": match.reading.ignored if self.known else (),
+            "outputs_equal": sorted({each for each in words if words.count(each) > 1 and _is_twice(each, words)}),
         }
         yield from (_finding(name, ODD[name].format(", ".join(names))) for name, names in found.items() if names)
 
@@ -310,6 +319,21 @@ class _Report:
 
 def _finding(name: str, what: str) -> Finding:
     return Finding(what, Places(), *MISTAKES[name], name)
+
+
+def _is_twice(each: str, words: list[str]) -> bool:
+    """Return whether it is a mistake to return this twice: returns are also targets, but not beside nothing else."""
+    return "advantages" in each or len({*words}) == 1
+
+
+def _exchanged(name: str, output: Output) -> bool:
+    """Return whether an output is called advantages and is not, or returns or targets."""
+    called = name.lower()
+    if "adv" in called:
+        return output.base in ("returns", "values")
+    if "return" in called or "target" in called:
+        return output.base in ("advantages", "values")
+    return False
 
 
 def _listed(given: Any) -> str:

@@ -34,6 +34,7 @@ class Probe(NamedTuple):
     gamma: float
     gae_lambda: float
     n: int = 3
+    begins: bool = False  # the step before row 0 ended an episode
 
     def map(self, function: Callable[[Array], Array]) -> "Probe":
         """Return the rollout with a function applied to each array."""
@@ -44,7 +45,8 @@ class Probe(NamedTuple):
         """Return all that a function may ask for. Longer flags have a row for the step before the rollout."""
         done = self.terminated | self.truncated
         ends = {"terminated": self.terminated, "truncated": self.truncated, "done": done}
-        before = {name: np.concatenate([each[:1] & False, each]) for name, each in ends.items()}
+        first = np.full_like(done[:1], self.begins)
+        before = {name: np.concatenate([first, each]) for name, each in ends.items()}
         flags = {}
         for role, (name, inverted, begins) in FLAGS.items():
             flag = before[name] if longer_flags else before[name][:-1] if begins else ends[name]
@@ -83,7 +85,8 @@ def random_rollout(seed: int, steps: int, kind: Kind, coefficients: Any, scale: 
     mask[0] = True  # each env has a step
     if kind.episodes:
         row, last = np.arange(steps)[:, np.newaxis], np.arange(kind.envs) % (kind.ends + 1)
-        lengths = np.where((last < kind.ends) & kind.masked, rng.integers(1, steps + 1, kind.envs), steps)
+        padded = (last < kind.ends) | (kind.ends == 0)  # any answer of a call without flags
+        lengths = np.where(padded & kind.masked, rng.integers(1, steps + 1, kind.envs), steps)
         mask = row < lengths
         rewards *= mask
         which = np.where(row == lengths - 1, last, kind.ends)

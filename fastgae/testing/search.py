@@ -44,11 +44,11 @@ class Match(NamedTuple):
     outputs: dict[str, Output]
     episodes: bool  # it holds only if each call gets one episode
     whole: bool  # it explains all outputs of the size of the rewards
-    others: int  # how many outputs there are besides
+    unread: int  # how many outputs it does not explain
 
     @property
-    def cost(self) -> tuple[bool, int, int]:
-        return not self.whole, self.others, sum(choice.wrong for choice in self.choices)
+    def cost(self) -> tuple[int, int]:
+        return self.unread, sum(choice.wrong for choice in self.choices)
 
 
 class Subject:
@@ -233,7 +233,7 @@ class Subject:
         as V', or give results of another size.
         """
         found = shorter = self._match(longer=False)
-        if found is None or not found.whole or found.others or SHORT & {choice.name for choice in found.choices}:
+        if found is None or found.unread or SHORT & {choice.name for choice in found.choices}:
             found = min(filter(None, (found, self._match(longer=True))), key=lambda each: each.cost, default=None)
         if shorter is not None and found is not shorter:
             self.slips = tuple(choice for choice in shorter.choices if shorter.whole and choice.name in SHORT)
@@ -273,7 +273,8 @@ class Subject:
                 self.tried += 1
                 explained = self._explained(fields, names, outputs.arrays, "values" in reading.given)
                 whole = len(explained) == len(outputs.arrays)
-                match = Match(reading, numbers, choices, fields, explained, episodes, whole, len(outputs.others))
+                unread = len(outputs.arrays) - len(explained) + len(outputs.others)
+                match = Match(reading, numbers, choices, fields, explained, episodes, whole, unread)
                 if explained and self.error(match) <= CLOSE:
                     yield match
 
@@ -337,7 +338,7 @@ class Subject:
             name: min(map(Output, PRIMARY[:2]), key=lambda each: np.abs(results(each, len(array)) - array).sum())
             for name, array in outputs.arrays.items()
         }
-        return Match(reading, numbers[0], (), fields, near, False, False, len(outputs.others))
+        return Match(reading, numbers[0], (), fields, near, False, False, len(outputs.arrays))
 
 
 def _shown(error: Exception) -> str:
@@ -351,7 +352,7 @@ def names_of(rollout: Probe, reading: Reading, numbers: tuple[float, float]) -> 
     names = rollout.arguments(reading.longer_values)
     both = zip(("gamma", "gae_lambda"), numbers, strict=True)
     measured = {name: number for name, number in both if name not in reading.takes}
-    return {**names, **measured, "no_flags": rollout.terminated & False, "np": np, "fastgae": FASTGAE}
+    return {**names, **measured, "np": np, "fastgae": FASTGAE}
 
 
 def _runs_along_time(pulse: dict[str, Array]) -> bool:

@@ -207,6 +207,17 @@ def test_merged_dones_in_every_rollout_of_a_training(env_id, num_steps):
         assert detectors(call) == ["truncation_as_termination"]
 
 
+@pytest.mark.parametrize("shortest", [4, 15])
+def test_a_usual_reward_marks_no_end(shortest):
+    """Of episodes that pay at their end, every row before an end pays nothing, because two ends are no neighbours."""
+    rng = np.random.default_rng(shortest)
+    left = np.concatenate([np.arange(length)[::-1] for length in rng.integers(shortest, 2 * shortest, 3000)])
+    left = left[: 2048 * 4].reshape(4, 2048).T
+    ends = left == 0
+    call = {"rewards": 1.0 * ends, "values": 0.99**left, "terminated": ends, "last_values": 0.99 ** (left[-1] - 1.0)}
+    assert detectors(call) == []
+
+
 @pytest.mark.parametrize(("env_id", "num_steps"), [("Pendulum-v1", 512), ("MountainCar-v0", 640)])
 def test_rewards_that_hold_the_bootstraps(env_id, num_steps):
     """As in a buffer of Stable-Baselines3."""

@@ -23,8 +23,7 @@ def last_row(steps: Steps) -> Iterator[Finding]:
             f"{number_of(values == 0.0):,} of {values.size:,} steps",
             steps.places(going_on),
             "the rollout ends there, but not the episode: a bootstrap of 0 says that nothing follows, and biases the "
-            "last "
-            "1 / (1 - gamma lambda) rows",
+            "last 1 / (1 - gamma lambda) rows",
             "pass last_values = V of the observation after the last step",
         )
     elif (last == steps.values[-1][going_on]).all() and np.ptp(values):
@@ -34,8 +33,8 @@ def last_row(steps: Steps) -> Iterator[Finding]:
                 f"V after the last row equals values[-1] in all {count:,} environments whose episode goes on, and "
                 f"values[t + 1] equals values[t] at {number_of(unchanged):,} of {unchanged.size:,} steps",
                 steps.places(going_on),
-                "the last row then bootstraps from its own state instead of the next",
-                "pass last_values = V of the observation after the last step",
+                "the last row then bootstraps from its own state, and not from the next, unless all values are early",
+                "pass last_values = V of the observation after the last step, and V of observation t as values[t]",
             )
 
 

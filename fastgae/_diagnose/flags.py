@@ -123,7 +123,8 @@ def shift(steps: Steps) -> Iterator[Finding]:
         else "each episode ends one step too early, and its last step runs on into the next episode",
         "pass the flag of step t as env.step returned it with the reward of step t: here, terminated[t] is the flag of "
         + ("step t - 1, as in buffers that store episode starts" if late else "step t + 1")
-        + ". If the flags are right, the rewards or the values may be in the wrong row",
+        + ". If the flags are right, the rewards or the values may be in the wrong row"
+        + ", or no row is a reset row: then leave autoreset out" * steps.next_step,
     )
 
 
@@ -133,7 +134,7 @@ def _values_are_shifted(steps: Steps, found: Shift) -> str:
     here = shifted(found.flags, base)
     rewards = steps.rewards[here]
     elsewhere = steps.rewards[~here & ~shifted(steps.done, base)] == rewards[0]
-    if (rewards == rewards[0]).all() and by_chance(elsewhere, len(rewards)) < 1e-6:
+    if (rewards == rewards[0]).all() and by_chance(elsewhere, len(rewards)) < 1e-6 and np.mean(elsewhere) < 0.5:
         return f"a reward of {rewards[0]:g}, which is rare elsewhere, marks the rows of all flags"
     going_on = steps.exists[-1] & ~steps.done[-1]
     if found.by < 0 and going_on.any() and (steps.last_values == steps.values[-1])[going_on].all():
@@ -218,7 +219,9 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
             continue  # reset rows passed as steps look the same
         same = steps.rewards == rewards[0]
         elsewhere = same[~there & ~shifted(steps.done, base + by)]
-        if by_chance(elsewhere, pieces) < 1e-6 and np.mean(same[here]) <= 0.2:
+        # A usual reward marks nothing: two ends are never neighbours where episodes have two steps or more.
+        rare = by_chance(elsewhere, pieces) < 1e-6 and np.mean(elsewhere) < 0.5
+        if rare and np.mean(same[here]) <= 0.2:
             return Shift(
                 by,
                 f"the reward is {rewards[0]:g} {_beside(base + by)} at all {count} flags, "

@@ -260,11 +260,14 @@ def test_outputs_that_are_arguments():
 
 
 def test_padded_answers():
-    """A loop that is right only where padding comes last is not taken for one that is wrong there, too."""
+    """A loop that is right only where padding comes last is not taken for one that is wrong there, too.
 
-    def loop(rewards, values, response_mask, gamma, gae_lambda):
+    Nor is its mask taken for flags of observations: the first one begins an episode.
+    """
+
+    def loop(rewards, values, mask, gamma, gae_lambda):
         advantages = np.zeros_like(rewards)
-        for n, rows in enumerate(map(np.flatnonzero, response_mask.T)):
+        for n, rows in enumerate(map(np.flatnonzero, mask.T)):
             advantage = 0.0
             for t in reversed(rows):
                 following = values[t + 1, n] if goes_on(t, rows, len(rewards)) else 0.0

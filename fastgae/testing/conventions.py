@@ -155,7 +155,7 @@ ONE_EPISODE = "each call gets one episode, with the flag in its last row"
 # What is said of a mistake that is no choice of a convention.
 ODD = {
     "one_episode": "right only if {}: with more, it is nothing that fastgae knows",
-    "first_flag": "where observation 0 begins an episode, {} differ from fastgae's",
+    "first_flag": "not the same as fastgae's where observation 0 begins an episode: {}",
     "outputs_exchanged": "{}",
     "one_env": "right only if each call gets one env: with {}, it gives nothing that fastgae knows",
     "last_values_missing": "right only if the last row ends an episode: there is no V after it",
@@ -166,7 +166,7 @@ ODD = {
     "output_unknown": "{} is nothing that fastgae knows",
     "outputs_equal": "{} are returned twice",
     "coefficient_ignored": "{} has no effect, because the function has a number of its own",
-    "both_flags": "where terminated and truncated are both set, {} differ from fastgae's",
+    "both_flags": "not the same as fastgae's where terminated and truncated are both set: {}",
     "returns_of_normalised_advantages": "{} is returns of normalised advantages",
     "returns_normalised": "right only if V is scaled back before it is used: {} is normalised",
 }

@@ -329,6 +329,17 @@ def test_what_is_not_finite_is_counted_with_what_it_reaches():
         assert "6 of 128" in finding.why
 
 
+@pytest.mark.parametrize("name", ["last_values", "last_advantages"])
+def test_what_follows_the_last_row_and_is_not_finite(name):
+    """Time may be the last axis."""
+    call = small_call()
+    after = np.where(np.arange(call["rewards"].shape[1]) == 2, np.inf, 1.0)
+    call = {key: array.T if np.ndim(array) == 2 else array for key, array in call.items()} | {name: after}
+    (finding,) = fastgae.diagnose(**call, time_axis=1)
+    assert (finding.detector, finding.where.first) == ("non_finite", ((len(call["rewards"].T) - 1, 2),))
+    assert name in finding.what
+
+
 def test_a_gate_hides_what_is_not_finite():
     call = small_call()
     call["terminated"][-1, 1] = True

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fastgae._call import EPS, NUMBERS, Array, Call
+from fastgae._call import EPS, NUMBERS, ROLES, Array, Call, Role
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.steps import Steps, number_of
 
@@ -94,7 +94,7 @@ def _only(given: Call, kept: str) -> Call:
 
 
 def _where(steps: Steps, name: str, bad: Array) -> Places:
-    if name == "last_values":
+    if ROLES[name] is Role.ENVS:
         return steps.places(bad.reshape(-1))
     return steps.places(steps.at_truncated(bad, False) if name == "final_values" else steps.matrix(bad, bool))
 

@@ -60,8 +60,7 @@ def compute_gae(
     """
     if env_id.size and not 0 <= env_id.min() <= env_id.max() < numenv:
         raise ValueError(f"env_id must be integers from 0 to numenv - 1 = {numenv - 1}, got {env_id!r}")
-    in_turn = np.sort(env_id, axis=1)
-    if (in_turn[:, 1:] == in_turn[:, :-1]).any():
+    if (np.diff(np.sort(env_id, axis=1)) == 0).any():
         raise ValueError("env_id has an env twice in one batch: a batch holds one step of an env")
     order = np.argsort(env_id, axis=None, kind="stable")  # sorts by env, and keeps each env in the order of time
     cu_seqlens = np.append(0, np.cumsum(np.bincount(env_id.ravel(), minlength=numenv)))

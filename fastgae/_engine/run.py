@@ -37,12 +37,17 @@ def run(
         result = chosen.short_cut(given, chosen.threads, chosen.target)
         if result is not None:
             return result
+        try:
+            one_env = as_one_env(given)
+        except (TypeError, ValueError):
+            _check_given(function, given)  # as without a short cut, what is missing is said first
+            raise
+        if one_env is not given:
+            given = one_env
+            result = chosen.short_cut(given, chosen.threads, chosen.target)
+            if result is not None:
+                return result
     _check_given(function, given)
-    if chosen.short_cut is not None and (one_env := as_one_env(given)) is not given:
-        given = one_env
-        result = chosen.short_cut(given, chosen.threads, chosen.target)
-        if result is not None:
-            return result
     call = checked(function.declaration, Call(*given))
     warn_of_reset_rows(call)
     return without_short_cut(call, chosen)

@@ -64,7 +64,7 @@ def gae(
         A limit ended the episode, so its next state has a value. ``terminated`` wins where both are set.
     last_values : array of shape (N,) or (1, N), or a number; default None
         V of the state after the last step, or after the last one in ``mask``. Pass exactly one of ``last_values``,
-        ``next_values`` and a longer ``values``; without ``terminated``, this one.
+        ``next_values`` and a longer ``values``; if ``terminated`` is None, ``last_values``.
     next_values : array like ``rewards``; default None
         V(s_{t+1}) of every step, from the observation before any reset.
     final_values : array; default None

@@ -105,6 +105,18 @@ def test_install_and_undo(hook):
     assert not any(in_place(places))
 
 
+def test_a_function_that_a_class_inherits():
+    """It is left alone, and still inherited afterwards."""
+    theirs, ours = taking("self"), taking("self")
+    base = type("Base", (), {"method": theirs})
+    derived = type("Derived", (base,), {})
+    with _hooks.replace(base, method=ours):
+        with _hooks.replace(derived, method=ours):
+            assert derived.method is ours
+        assert derived.method is ours
+    assert derived.method is base.method is theirs
+
+
 def refused(compat, match):
     """install() raises one sentence that says what it knows, and what to do."""
     known = compat.LIBRARY

@@ -83,8 +83,8 @@ Index threads_for(PyObject* rewards, Index num_threads) {
 // code, and no garbage collector.
 template <class Real>
 py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threads, const Target& target) {
-    CallReader<Real> reader(call);
-    if (!reader.read()) return py::none();
+    CallReader<Real> reader(call, num_threads, recycled_memory);
+    if (!reader.read_layout()) return py::none();
     // New results lie as numpy.empty_like puts them, which has an order of its own for broadcast rewards.
     const bool any_new = out[0] == registered.new_output || out[1] == registered.new_output;
     if (any_new && reader.is_broadcast()) return py::none();
@@ -96,16 +96,13 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
                          : py::reinterpret_borrow<py::object>(out[i]);
     const Operand advantages = operand_of(results[0].ptr(), call.checked);
     const Operand returns = operand_of(results[1].ptr(), call.checked);
-    const auto fill_results = [&] {
-        return fill(call, reader, advantages, returns, {target, num_threads, recycled_memory, registered.eps});
-    };
-    const auto fill_without_gil = [&] {
-        const WithoutGil released;
-        return fill_results();
-    };
+    const How how = {target, num_threads, recycled_memory, registered.eps};
     // To drop the GIL and take it again costs a small call as much as a quarter of the recursion.
-    const bool is_small = call[kRewards].elements() <= kSmallSteps;
-    if (!(is_small ? fill_results() : fill_without_gil())) return py::none();
+    std::optional<WithoutGil> released;
+    if (call[kRewards].elements() > kSmallSteps) released.emplace();
+    const bool filled = fill(call, reader, advantages, returns, how);
+    released.reset();
+    if (!filled) return py::none();
     // GAEResult(advantages, returns), as tuple.__new__ would make it.
     PyObject* const pair = registered.result_type->tp_alloc(registered.result_type, 2);
     if (!pair) throw py::error_already_set();

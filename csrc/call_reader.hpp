@@ -25,14 +25,37 @@ namespace fastgae {
 template <class Real>
 class CallReader {
 public:
-    explicit CallReader(const Call& call) : call_(call), rewards_(call[kRewards]) { one_.number = 1; }
+    CallReader(const Call& call, Index num_threads, RecycledMemory& memory)
+        : call_(call), rewards_(call[kRewards]), threads_(num_threads), memory_(memory), copies_(num_threads, memory) {
+        one_.number = 1;
+    }
 
     CallReader(const CallReader&) = delete;  // views point into it
 
-    // Read all arguments but the outputs; false: declined.
+    // Read where time, envs and the axis of unit stride are, which is enough to make results; false: declined.
+    bool read_layout() {
+        const Index rank = rewards_.rank;
+        if (rank < 1 || (rewards_.type != kReal && is_broadcast())) return false;
+        const double time_axis = call_.time_axis < 0 ? call_.time_axis + rank : call_.time_axis;
+        if (!(time_axis == 0 || (time_axis == 1 && rank == 2))) return false;
+        time_axis_ = static_cast<Index>(time_axis);
+        rollout_.steps = rewards_.shape[time_axis_];
+        rollout_.envs = 1;
+        for (Index axis = 0; axis < rank; ++axis)
+            if (axis != time_axis_) rollout_.envs *= rewards_.shape[axis];
+        Index step, env;
+        if (rollout_.steps == 0 || rollout_.envs == 0 || !find_strides(rewards_, step, env)) return false;
+        // Without unit stride, copies have the order of the rewards' memory, as in Layout of Python's _canonical.
+        const Index size = rewards_.size;
+        rollout_.env_major = rollout_.envs == 1 ||
+                             (rollout_.steps > 1 && env != size && (step == size || std::abs(step) < std::abs(env)));
+        return true;
+    }
+
+    // Read all arguments but the outputs, and copy those that kernels cannot read; false: declined.
     bool read() {
         rollout_.recursion = call_.recursion;
-        if (!read_rewards()) return false;
+        if (!read_numbers_of_steps(rewards_, rollout_.steps, &CanonicalRollout<Real>::rewards)) return false;
         if (call_.recursion == Recursion::tree) return read_nodes() && read_mask() && read_coefficients();
         return read_values() && read_flags() && read_mask() && read_coefficients() && read_last_advantages() &&
                read_ratios();
@@ -46,16 +69,16 @@ public:
     }
 
     // Multiply the coefficients; false: declined, because one is not in [0, 1].
-    bool make_coefficients(Index threads, RecycledMemory& memory) {
+    bool make_coefficients() {
         const Operand &gamma = call_[kGamma], &gae_lambda = call_[kGaeLambda], &returns_lambda = call_[kReturnsLambda];
         const Axes axes = {rewards_.rank, time_axis_, rollout_.env_major};
-        const auto inside = [&](const Operand& given) { return is_in_unit_interval(given, axes, threads); };
+        const auto inside = [&](const Operand& given) { return is_in_unit_interval(given, axes, threads_); };
         const bool any_numbers = has_decays() && gae_lambda.type == kReal;
         if (!call_.checked && !(inside(gamma) && (any_numbers || inside(gae_lambda)) &&
                                 (!returns_lambda.given || inside(returns_lambda))))
             return false;
         const auto multiply = [&](auto& product, const Operand& a, const Operand& b) {
-            return product(a, b, axes, threads, memory);
+            return product(a, b, axes, threads_, memory_);
         };
         rollout_.gammas = multiply(gammas_, gamma, one_);
         rollout_.gamma_lambdas = multiply(gamma_lambdas_, gamma, gae_lambda);
@@ -71,7 +94,7 @@ public:
 
     // Write sparse final values to a matrix, each to its place; other numbers of it are never read. false: declined,
     // because there are fewer or more of them than truncated steps, or a flag is neither 0 nor 1.
-    bool make_finals_dense(RecycledMemory& memory) {
+    bool make_finals_dense() {
         if (!sparse_finals_) return true;
         const bool env_major = rollout_.env_major;
         const Index rows = env_major ? rollout_.envs : rollout_.steps,
@@ -83,7 +106,7 @@ public:
             in_place ? reinterpret_cast<const Real*>(sparse_finals_->data)
                      : copies_.template of<Real>(*sparse_finals_, {1, 0, count, sparse_finals_->strides[0]});
         if (!from) return false;
-        finals_.emplace(memory, rows * width * sizeof(Real));
+        finals_.emplace(memory_, rows * width * sizeof(Real));
         auto* const to = static_cast<Real*>(finals_->data());
         rollout_.final_values = {to, env_major ? 1 : width, env_major ? width : 1};
         // Another thread may change the flags meanwhile, so each number of finals is checked.
@@ -115,10 +138,10 @@ public:
     const CanonicalRollout<Real>& rollout() const { return rollout_; }
 
     // Widen the inputs of 16 bits. Until then, their views in the rollout point at memory that does not hold Reals.
-    void widen(const Target& target, Index threads, RecycledMemory& memory) {
+    void widen(const Target& target) {
         if constexpr (kReal == Type::f32) {
             if (!narrow_) return;
-            narrow_.widen(target, threads, memory, rollout_);
+            narrow_.widen(target, threads_, memory_, rollout_);
             find_following_values();
         }
     }
@@ -183,14 +206,13 @@ private:
                fit_layout<Index(sizeof(Element))>(array, rows, view);
     }
 
-    // Set the view of an array of `rows` steps, in its own memory or in a copy; false: declined. Large arrays are not
-    // copied here, because no other thread could run meanwhile, and for them the cost of Python does not matter.
+    // Set the view of an array of `rows` steps, in its own memory or in a copy; false: declined.
     template <class Element>
     bool read_steps(const Operand& array, Index rows, View<const Element>& view) {
         if (fit(array, rows, view)) return true;
         Index step, env;
         const Index envs = rollout_.envs;
-        if (!is_small() || !find_strides(array, step, env)) return false;
+        if (!find_strides(array, step, env)) return false;
         const Grid grid = rollout_.env_major ? Grid{envs, env, rows, step} : Grid{rows, step, envs, env};
         const Element* const copy = copies_.template of<Element>(array, grid);
         view = {copy, rollout_.env_major ? 1 : envs, rollout_.env_major ? rows : 1};
@@ -227,7 +249,7 @@ private:
         const Index envs = rollout_.envs;
         row = {reinterpret_cast<const Element*>(array.data), 0, 1};
         if (ordered && array.type == type_of<Element>) return true;
-        if (envs > kSmallSteps || !(ordered || array.rank == 1)) return false;
+        if (!(ordered || array.rank == 1)) return false;
         row.data = copies_.template of<Element>(array, {1, 0, envs, ordered ? array.size : array.strides[0]});
         return row.data != nullptr;
     }
@@ -243,27 +265,6 @@ private:
 
     // Return whether the lambdas are the decays of reverse_scan, which has no gates. Its arrays may hold any numbers.
     bool has_decays() const { return call_[kTerminated].absent; }
-
-    bool is_small() const { return rollout_.steps * rollout_.envs <= kSmallSteps; }
-
-    bool read_rewards() {
-        const Index rank = rewards_.rank;
-        if (rank < 1 || (rewards_.type != kReal && is_broadcast())) return false;
-        const double time_axis = call_.time_axis < 0 ? call_.time_axis + rank : call_.time_axis;
-        if (!(time_axis == 0 || (time_axis == 1 && rank == 2))) return false;
-        time_axis_ = static_cast<Index>(time_axis);
-        rollout_.steps = rewards_.shape[time_axis_];
-        rollout_.envs = 1;
-        for (Index axis = 0; axis < rank; ++axis)
-            if (axis != time_axis_) rollout_.envs *= rewards_.shape[axis];
-        Index step, env;
-        if (rollout_.steps == 0 || rollout_.envs == 0 || !find_strides(rewards_, step, env)) return false;
-        // Without unit stride, copies have the order of the rewards' memory, as in Layout of Python's _canonical.
-        const Index size = rewards_.size;
-        rollout_.env_major = rollout_.envs == 1 ||
-                             (rollout_.steps > 1 && env != size && (step == size || std::abs(step) < std::abs(env)));
-        return read_numbers_of_steps(rewards_, rollout_.steps, &CanonicalRollout<Real>::rewards);
-    }
 
     bool read_values() {
         const Operand &values = call_[kValues], &next_values = call_[kNextValues], &last_values = call_[kLastValues];
@@ -299,7 +300,7 @@ private:
         if (terminated.given && !read_like_rewards(terminated, rollout_.terminated)) return false;
         if (!last.data) return !last.given || read_numbers(last, last_value_, rollout_.last_values);
         const bool in_place = last.type == kReal && last.strides[0] == sizeof(Real);
-        if (last.rank != 1 || last.shape[0] < 1 || last.shape[0] > nodes || !(in_place || is_small())) return false;
+        if (last.rank != 1 || last.shape[0] < 1 || last.shape[0] > nodes) return false;
         rollout_.last_values = {in_place ? reinterpret_cast<const Real*>(last.data)
                                          : copies_.template of<Real>(last, {1, 0, last.shape[0], last.strides[0]}),
                                 1, 0};
@@ -457,6 +458,8 @@ private:
 
     const Call& call_;
     const Operand& rewards_;
+    Index threads_;
+    RecycledMemory& memory_;
     CanonicalRollout<Real> rollout_;
     Index time_axis_ = 0;
     Copies copies_;

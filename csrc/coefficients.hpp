@@ -35,19 +35,24 @@ void in_blocks(Index count, const Visit& visit) {
 }
 
 template <class Number>
-using BitsOf = std::conditional_t<sizeof(Number) == 4, std::uint32_t, std::uint64_t>;
+using BitsOf =
+    std::conditional_t<sizeof(Number) == 8, std::uint64_t,
+                       std::conditional_t<sizeof(Number) == 4, std::uint32_t,
+                                          std::conditional_t<sizeof(Number) == 2, std::uint16_t, std::uint8_t>>>;
+
+template <class Number>
+BitsOf<Number> bits_of(Number number) {
+    BitsOf<Number> bits;
+    std::memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
 
 // Return bits whose highest one says that a number is not in [0, 1]. Read as integers, the bits of those numbers are
 // between the bits of 0 and 1, and so are those of -0.0 + 0. Compilers make vectors of this, but not of comparisons.
 template <class Number>
 BitsOf<Number> is_outside(Number number) {
-    const auto bits_of = [](Number from) {
-        BitsOf<Number> bits;
-        std::memcpy(&bits, &from, sizeof bits);
-        return bits;
-    };
     const BitsOf<Number> bits = bits_of(number + 0);
-    return bits | (bits_of(1) - bits);
+    return bits | (bits_of(Number(1)) - bits);
 }
 
 template <class Number>

@@ -2,14 +2,21 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "arguments.hpp"
+#include "coefficients.hpp"
 #include "narrow_float.hpp"
+#include "recycled.hpp"
+#include "threads.hpp"
+#include "tuning.hpp"
 
 namespace fastgae {
 
@@ -33,26 +40,69 @@ auto load(const char* at) {
         return number;
 }
 
+// Return a number as a flag, and set a bit of `others` if it is neither 0 nor 1. Of these, only 1 has the lowest bit of
+// its integer, or of its exponent.
+template <class Number>
+std::uint8_t flag_of(Number number, BitsOf<Number>& others) {
+    constexpr int place = std::is_floating_point_v<Number> ? std::numeric_limits<Number>::digits - 1 : 0;
+    const BitsOf<Number> bits = bits_of<Number>(number + Number(0)), flag = bits >> place & 1;
+    others |= bits ^ (-flag & bits_of(Number(1)));
+    return std::uint8_t(flag);
+}
+
+// Copy at most kBlock numbers, or flags; false: these are not 0 or 1. Where count and stride are constants, compilers
+// make vectors of it.
+template <class From, bool swapped, class To, class Stride, class Count>
+bool copy_block(const char* from, Stride stride, Count count, To* to) {
+    using Number = decltype(load<From, swapped>(from));
+    Number numbers[kBlock];
+    BitsOf<Number> others = 0;
+    for (Index i = 0; i < count; ++i) numbers[i] = load<From, swapped>(from + i * stride);
+    for (Index i = 0; i < count; ++i)
+        if constexpr (type_of<To> == Type::flag)
+            to[i] = flag_of(numbers[i], others);
+        else
+            to[i] = static_cast<To>(numbers[i]);
+    return !others;
+}
+
+// Copy the columns [first, last) of a grid; false: these are flags other than 0 and 1. A strip of columns at a time, so
+// that the cache lines of a transposed array are read once.
 template <class From, bool swapped, class To>
-bool copy_grid(const char* from, const Grid& grid, To* to) {
+bool copy_columns(const char* from, const Grid& grid, Index first, Index last, To* to) {
     bool right = true;
-    for (Index i = 0; i < grid.outer; ++i)
-        for (Index k = 0; k < grid.inner; ++k, ++to) {
-            const auto number = load<From, swapped>(from + i * grid.outer_stride + k * grid.inner_stride);
-            using Number = std::remove_const_t<decltype(number)>;
-            if constexpr (type_of<To> == Type::flag) right &= number == Number(0) || number == Number(1);
-            *to = static_cast<To>(number);
+    const auto copy = [&](Index columns, auto stride) {
+        for (Index begin = first, end; begin < last; begin = end) {
+            end = std::min(begin + columns, last);
+            for (Index i = 0; i < grid.outer; ++i) {
+                const char* at = from + i * grid.outer_stride + begin * stride;
+                To *copied = to + i * grid.inner + begin, *const stop = to + i * grid.inner + end;
+                for (; copied + kBlock <= stop; copied += kBlock, at += kBlock * stride)
+                    right &= copy_block<From, swapped>(at, stride, std::integral_constant<Index, kBlock>(), copied);
+                if (copied != stop) right &= copy_block<From, swapped>(at, stride, stop - copied, copied);
+            }
         }
+    };
+    if (grid.inner_stride == sizeof(From))
+        copy(last - first, std::integral_constant<Index, sizeof(From)>());
+    else
+        copy(kCopiedColumns, grid.inner_stride);
     return right;
 }
 
 // Copy an array as numbers or flags; false: declined, because it holds no numbers, or flags other than 0 and 1.
 template <class To>
-bool convert(const Operand& given, const Grid& grid, To* to) {
+bool convert(const Operand& given, const Grid& grid, Index num_threads, To* to) {
     const auto from = [&](auto any) {
         using From = decltype(any);
-        return given.swapped ? copy_grid<From, true>(given.data, grid, to)
-                             : copy_grid<From, false>(given.data, grid, to);
+        std::atomic<bool> right{true};
+        const Spans spans(grid.inner, 64, useful_threads(num_threads, grid.outer, grid.inner));
+        spread(spans, [&](Index, Index first, Index last) {
+            if (!(given.swapped ? copy_columns<From, true>(given.data, grid, first, last, to)
+                                : copy_columns<From, false>(given.data, grid, first, last, to)))
+                right = false;
+        });
+        return bool(right);
     };
     switch (given.stored) {
         case Stored::boolean: return from(bool());
@@ -75,17 +125,21 @@ bool convert(const Operand& given, const Grid& grid, To* to) {
 // The memory of all copies of one call.
 class Copies {
 public:
+    Copies(Index num_threads, RecycledMemory& memory) : num_threads_(num_threads), memory_(memory) {}
+
     // Return a contiguous copy, or null if the array is declined.
     template <class Element>
-    const Element* of(const Operand& given, const Grid& grid) {
-        const Index bytes = grid.outer * grid.inner * Index(sizeof(Element));
-        memory_.emplace_back(new double[bytes / sizeof(double) + 1]);
-        auto* const copy = reinterpret_cast<Element*>(memory_.back().get());
-        return convert(given, grid, copy) ? copy : nullptr;
+    const Element* of(const Operand& given, Grid grid) {
+        if (grid.outer_stride == grid.inner * grid.inner_stride) grid.inner *= std::exchange(grid.outer, 1);
+        blocks_.push_back(std::make_unique<RecycledBlock>(memory_, grid.outer * grid.inner * sizeof(Element)));
+        auto* const copy = static_cast<Element*>(blocks_.back()->data());
+        return convert(given, grid, num_threads_, copy) ? copy : nullptr;
     }
 
 private:
-    std::vector<std::unique_ptr<double[]>> memory_;  // of double, so that every element is aligned
+    Index num_threads_;
+    RecycledMemory& memory_;
+    std::vector<std::unique_ptr<RecycledBlock>> blocks_;
 };
 
 }  // namespace fastgae

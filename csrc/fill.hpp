@@ -1,4 +1,4 @@
-// Fill the results of a call that has been read, without Python.
+// Read a call and fill its results, without Python.
 #pragma once
 
 #include <optional>
@@ -23,12 +23,13 @@ struct How {
 // How many steps of long trajectories the last call of this thread computed again.
 inline thread_local Index redone = 0;
 
-// Fill the results of a call that has been read; false: declined, and nothing is written. Needs no Python.
+// Read a call whose layout has been read, and fill its results; false: declined, and nothing is written. Needs no
+// Python.
 template <class Real>
 bool fill(const Call& call, CallReader<Real>& reader, const Operand& advantages, const Operand& returns,
           const How& how) {
-    if (!reader.read_outputs(advantages, returns) || !reader.make_coefficients(how.threads, how.memory) ||
-        !reader.make_finals_dense(how.memory))
+    if (!reader.read() || !reader.read_outputs(advantages, returns) || !reader.make_coefficients() ||
+        !reader.make_finals_dense())
         return false;
     const CanonicalRollout<Real>& rollout = reader.rollout();
     std::optional<Trees<Real>> trees;
@@ -36,7 +37,7 @@ bool fill(const Call& call, CallReader<Real>& reader, const Operand& advantages,
         return false;
     std::optional<Normalization<Real>> normalization;
     if (call.normalize != Normalize::nothing) normalization.emplace(rollout, call.normalize == Normalize::per_env);
-    reader.widen(how.target, how.threads, how.memory);
+    reader.widen(how.target);
     if (call.recursion == Recursion::n_step_returns)
         n_step_returns(how.target, rollout, call.n, how.threads);
     else if (trees)

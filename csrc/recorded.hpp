@@ -121,8 +121,8 @@ private:
 // Compute one call; false: declined.
 template <class Real>
 bool compute_one(const Call& call, const Operand& advantages, const Operand& returns, const How& how) {
-    CallReader<Real> reader(call);
-    return reader.read() && fill(call, reader, advantages, returns, how);
+    CallReader<Real> reader(call, how.threads, how.memory);
+    return reader.read_layout() && fill(call, reader, advantages, returns, how);
 }
 
 // Compute all calls of a batch by their record; false: declined.

@@ -27,13 +27,14 @@ public:
         : rollout_(rollout), by_leaves_(call.by_leaves),
           given_last_(call[kLastValues].data ? call[kLastValues].shape[0] : 0),
           totals_block_(memory, rollout.steps * sizeof(double)), totals_(static_cast<double*>(totals_block_.data())),
-          nodes_block_(memory, rollout.steps * sizeof(Node)), nodes_(static_cast<Node*>(nodes_block_.data())) {
+          nodes_block_(memory, rollout.steps * sizeof(Node)), nodes_(static_cast<Node*>(nodes_block_.data())),
+          copies_(threads, memory) {
         if (rollout.mask || rollout.returns_gamma_lambdas) {
             options_block_.emplace(memory, rollout.steps * sizeof(Options));
             options_ = static_cast<Options*>(options_block_->data());
         }
-        parents_ = elements<std::int64_t>(call[kParents], memory, parents_block_);
-        if (call[kWeights].data) weights_ = elements<double>(call[kWeights], memory, weights_block_);
+        parents_ = elements<std::int64_t>(call[kParents]);
+        if (call[kWeights].data) weights_ = elements<double>(call[kWeights]);
         cut(std::min(threads, rollout.steps / kNodesPerThread));
     }
 
@@ -67,16 +68,12 @@ private:
 
     // Return an array in place, or a copy in this type.
     template <class Element>
-    static const Element* elements(const Operand& given, RecycledMemory& memory, std::optional<RecycledBlock>& block) {
+    const Element* elements(const Operand& given) {
         const bool in_place = given.stored == stored_as<Element>() && !given.swapped &&
                               given.strides[0] == sizeof(Element) &&
                               reinterpret_cast<std::uintptr_t>(given.data) % sizeof(Element) == 0;
-        if (in_place) return reinterpret_cast<const Element*>(given.data);
-        const Index count = given.shape[0];
-        block.emplace(memory, count * sizeof(Element));
-        auto* const copy = static_cast<Element*>(block->data());
-        convert(given, {1, 0, count, given.strides[0]}, copy);
-        return copy;
+        return in_place ? reinterpret_cast<const Element*>(given.data)
+                        : copies_.of<Element>(given, {1, 0, given.shape[0], given.strides[0]});
     }
 
     // Cut the nodes into spans of whole trees: before a root to whose left no later node has its parent.
@@ -200,8 +197,9 @@ private:
     double* totals_;
     RecycledBlock nodes_block_;
     Node* nodes_;
-    std::optional<RecycledBlock> options_block_, parents_block_, weights_block_;
+    std::optional<RecycledBlock> options_block_;
     Options* options_ = nullptr;
+    Copies copies_;
     const std::int64_t* parents_ = nullptr;
     const double* weights_ = nullptr;
     std::vector<Index> borders_, leaves_;  // where spans begin and the last one ends; how many leaves come before

@@ -103,6 +103,22 @@ def test_small_calls_take_the_short_cut(kind, dtype, monkeypatch):
             assert_equal(function, changed, patch)
 
 
+@needs_cpp
+@pytest.mark.parametrize("kind", ["plain", *MEMORY, *DTYPES])
+def test_large_calls_take_the_short_cut(kind, monkeypatch):
+    """More steps than are computed with the GIL, and work for two threads."""
+    change, case = {**MEMORY, **DTYPES}.get(kind, np.asarray), make_case((150, 2001), np.float32)
+    rollout = {"rewards": change(case.rewards), "values": case.values, "terminated": change(case.terminated)}
+    arguments = {**rollout, "last_values": change(case.last_values), "num_threads": 2}
+    with monkeypatch.context() as patch:
+        assert_equal(fastgae.gae, arguments, patch)
+    for number in (2, -1, 0.5, np.nan):
+        wrong = case.terminated.astype(np.float64)
+        wrong[149, 2000] = number
+        with pytest.raises(ValueError, match=r"terminated must hold 0 or 1, got .* at index \(149, 2000\)"):
+            fastgae.gae(**{**arguments, "terminated": wrong})
+
+
 class AutoresetMode(enum.Enum):
     """As Gymnasium has it."""
 

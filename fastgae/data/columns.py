@@ -245,6 +245,10 @@ def _integral(role: str, column: pa.Array) -> pa.Array:
     """Return numbers that are all integers in a type of integers, and all else as it is."""
     if not _may_be_integer(column.type):
         return column
+    if pa.types.is_floating(column.type):
+        numbers = column.to_numpy(zero_copy_only=False)
+        exact = 2.0 ** (np.finfo(numbers.dtype).nmant + 1)  # above it, two integers may be the same float
+        check_none(np.abs(numbers) >= exact, f"{role} is not exact in {column.type}: write it as integers or text")
     try:
         return column.cast(pa.int64())
     except pa.ArrowInvalid as error:

@@ -100,15 +100,17 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         if is_remote(path):
-            damaged = isinstance(error, ValueError | LookupError | NotImplementedError)  # as pyarrow's errors are
-            kind = DataError if damaged else UnreachableError
+            # Other libraries raise the same errors for a damaged file and for an answer that they do not expect.
+            damaged = isinstance(error, ValueError | LookupError | NotImplementedError)
+            of_pyarrow = type(error).__module__.startswith("pyarrow")
+            kind = DataError if damaged and of_pyarrow else UnreachableError
             raise kind(f"{path} cannot be read: {first_line(error)}") from None  # the error may hold secrets
         if isinstance(error, FileNotFoundError):
             raise DataError(f"{path} vanished while it was read") from error
         raise DataError(f"{path} cannot be read: {first_line(error)}") from error
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return the reason of an error in one line."""
     lines = str(getattr(error, "strerror", None) or error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
@@ -121,4 +123,5 @@ def is_remote(path: Any) -> bool:
 
 def without_secrets(text: str) -> str:
     """Return a text without the user names, passwords and signatures of the URLs in it."""
-    return re.sub(r"(\w://[^\s?'\"]*)\?[^\s'\"]*", r"\1?...", re.sub(r"(\w://)[^/\s'\"]*@", r"\1", text))
+    named = re.sub(r"(\w://)([^/\s'\"@]*|[^/:\s'\"]*:(?!\d+/)[^\s'\"@]*)@", r"\1", text)
+    return re.sub(r"(\w://[^?]*)\?[^\s'\"]+", r"\1?...", named)

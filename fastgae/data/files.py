@@ -16,16 +16,18 @@ from pathlib import Path, PurePath
 from typing import IO, Any, TypeAlias
 
 from fastgae._support.project import how_to_install
-from fastgae.data.errors import DataError, brought_by, is_remote, reading, without_secrets
+from fastgae.data.errors import DataError, UnreachableError, brought_by, first_line, is_remote, reading, without_secrets
 
 Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # two letters or more, so not a drive of Windows
-HERE, PAGES = ("file", "local"), ("http", "https")  # the protocols of this machine, and those without folders
+HERE, PAGES = ("", "file", "local"), ("http", "https")  # the protocols of this machine, and those without folders
 # Stores in which a file appears only after its last part has arrived.
 STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "memory")
 RANGE = 2**20  # bytes to read at once from files in which much is small
-TAGS = ("md5Hash", "ETag", "etag", "blob_id", "LastModified", "created")  # by which stores tell versions of a file
+# By which stores and servers tell versions of a file.
+TAGS = ["md5Hash", "ETag", "etag", "blob_id", "Content-MD5"]  # digests, and times
+TAGS += ["LastModified", "Last-Modified", "mtime", "modify", "created"]
 
 HIDDEN = ("_", ".")  # how names of files begin that are no data: _temporary, ._a.parquet, _SUCCESS
 # Tables with a log of the files, and of the rows of files, that still belong to them.
@@ -45,7 +47,7 @@ STARTS = {b"PAR1": PARQUET, b"ARROW1": ARROW, b"\xff" * 4: STREAM, b"\x89HDF\r\n
 def path_of(what: str, name: Any) -> Path:
     """Return the path of a name or URL, or the path itself; raise DataError if no library knows such URLs."""
     if is_remote(name):
-        return name  # type: ignore[no-any-return]
+        return Path(name.path) if name.protocol in HERE else name
     text = os.fspath(name)
     url = URL.match(text)
     if url and "://" not in text and url[1].lower() in (*HERE, *PAGES, *STORES):
@@ -63,6 +65,8 @@ def path_of(what: str, name: Any) -> Path:
         raise ModuleNotFoundError(f"{without_secrets(text)} needs {missing}") from error
     except (ValueError, TypeError) as error:
         raise DataError(f"{what} {text!r} cannot be used: {error}") from None
+    except OSError as error:
+        raise UnreachableError(f"{what} {text!r} cannot be reached: {first_line(error)}") from None
 
 
 def without_query(name: str) -> str:
@@ -102,12 +106,22 @@ def found_sources(source: Any) -> tuple[list[Path], list[Path]]:
             there = path.exists()
             matches = [path] if there else _matches(path)
         if not matches:
-            raise DataError(f"source '{path}' does not exist")
+            raise DataError(f"source '{path}' does not exist{_unreachable(path) if is_remote(path) else ''}")
         found, patterns = found + matches, patterns + [path] * (not there)
     for folder in dict.fromkeys(above for path in found for above in path.absolute().parents):
         if (kind := log_of(folder)) is not None:
             raise logged(folder, kind)
     return found, patterns
+
+
+def _unreachable(path: Any) -> str:
+    """Return why a file behind a URL may seem not to exist, as far as its library says that."""
+    with suppress(DataError), reading(path):
+        try:
+            path.fs.info(path.path)
+        except FileNotFoundError as error:
+            return f", or cannot be reached: {first_line(cause)}" if (cause := error.__cause__) else ""
+    return ""
 
 
 def _matches(pattern: Any) -> list[Path]:
@@ -132,9 +146,9 @@ def would_read(paths: Sequence[Path], patterns: Sequence[Path], out: Path) -> bo
     return any(fnmatch(own, name) if "**" in name else PurePath(own).match(name) for name in names)
 
 
-def resolved(path: Path) -> Path:
-    """Return an absolute path without links; a URL is one."""
-    return path if is_remote(path) else path.resolve()
+def resolved(path: Any) -> Path:
+    """Return an absolute path without links, or a URL with the first name of its protocol: s3 for s3a."""
+    return _paths(path, [path.path])[0] if is_remote(path) else Path(path).resolve()
 
 
 def data_files(source: Path) -> list[Path]:
@@ -177,7 +191,9 @@ def _listed(folder: Path) -> list[Path]:
 def _below(folder: Any) -> Iterator[Path]:
     """Yield the files below a folder, and the empty folders: Spark names folders of files like files."""
     if is_remote(folder):
-        yield from _paths(folder, folder.fs.find(folder.path))
+        with reading(folder):
+            found = folder.fs.find(folder.path)
+        yield from _paths(folder, found)
         return
 
     def unreadable(error: OSError) -> None:
@@ -204,7 +220,7 @@ def npy_files(path: Path) -> list[Path]:
 
 def log_of(folder: Any) -> str | None:
     """Return the kind of table that a folder is, if it is one with a log."""
-    with suppress(OSError):  # a bucket may hide its other files; and pages do not say what is beside them
+    with suppress(DataError), reading(folder):  # a bucket may hide others; and pages do not say what is beside them
         if not (is_remote(folder) and folder.protocol in PAGES):
             return next((kind for kind, log in LOGS.items() if next(folder.glob(log), None) is not None), None)
     return None
@@ -222,7 +238,7 @@ def logged(folder: Path, kind: str) -> DataError:
 
 def description(path: Path) -> Mapping[str, Any]:
     """Return the object in a JSON file; an empty one if the file is missing or holds no JSON object."""
-    with suppress(OSError, ValueError):
+    with suppress(DataError), reading(path):  # what cannot be reached says so when it is read
         if isinstance(said := json.loads(path.read_bytes()), dict):
             return said
     return {}

@@ -266,7 +266,7 @@ def _with_folders(rows: Rows, paths: Sequence[Path], by_file: bool) -> Rows:
     names = [key for key in keys[0] if key not in rows.schema.names and all(key in own for own in keys)]
     columns: dict[str, list[Any]] = {key: [unquote(own[key]) for own in keys] for key in names}
     for key, items in columns.items():
-        if all(re.fullmatch(r"-?\d{1,18}", item, re.ASCII) for item in items):
+        if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", item, re.ASCII) for item in items):
             columns[key] = list(map(int, items))
     if by_file:
         if FILE in rows.schema.names:

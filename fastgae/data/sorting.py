@@ -92,6 +92,12 @@ def _known(rows: Rows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             return kind.storage_type
         return pa.float32() if pa.types.is_float16(kind) else kind
 
+    if len(alike := {name.lower(): name for name in columns}) < len(columns):
+        one = next(name for name in columns if name not in alike.values())
+        other = alike[one.lower()]
+        raise DataError(
+            f"the columns {one!r} and {other!r} differ only in case, so their rows cannot be sorted: rename one"
+        )
     kinds = pa.schema([field.with_type(known(field.type)) for field in rows.schema])
     yield from rows.batches(0, rows.count, columns, SLICE, kinds)
 

@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 import fastgae
 from fastgae._call import Array
 from fastgae.data.errors import DataError, WriteError, argument, first_line, is_remote, reading
-from fastgae.data.files import STORES, version_of
+from fastgae.data.files import STORES, resolved, version_of, without_query
 from fastgae.data.report import Sums
 from fastgae.data.rows import LARGE
 from fastgae.data.steps import Following
@@ -67,7 +67,7 @@ class State:
         is_small = sum(size for size, _ in self._versions.values()) <= SMALL
         # By number and name of each file: its size, its time, and, if known, a digest of its contents.
         self._files = {
-            f"file {number} ({path.name})": [*version, _digest(path) if is_small else None]
+            f"file {number} ({without_query(path.name)})": [*version, _digest(path) if is_small else None]
             for number, (path, version) in enumerate(self._versions.items(), 1)
         }
         self._options: dict[str, Any] = json.loads(json.dumps(options))
@@ -126,6 +126,9 @@ class State:
 
     def finished(self) -> dict[str, Any] | None:
         """Return what finished results with the same options and data say about themselves; None if there are none."""
+        if untold := [path for path, (_, tag) in self._versions.items() if tag == ""]:
+            why = f"the server of {untold[0]} tells neither a digest nor a time of the file, so it may be another now"
+            raise DataError(f"cannot resume: {why}; leave {argument('resume')} out to begin again")
         if (said := about(self.out)).get("asked") != self.digest:
             return None
         self.remove()  # a run may have been killed after it had written the results
@@ -175,7 +178,7 @@ class State:
     def reads(self, path: Path) -> bool:
         """Return whether a file is one of the source, perhaps by another path."""
         if is_remote(path):
-            return path in self._versions
+            return resolved(path) in map(resolved, self._versions)
         return path.exists() and any(not is_remote(each) and each.samefile(path) for each in self._versions)
 
     def check_unchanged(self) -> None:

@@ -21,6 +21,7 @@ from fastgae.data.arrays import Arrays, column_of
 from fastgae.data.errors import DataError, brought_by, is_remote, reading
 from fastgae.data.files import HDF5, NPZ, kind_of, npy_files, opened_binary, version_of
 from fastgae.data.rows import SLICE, Batches, Part
+from fastgae.data.tables import open_parquet
 
 # Returns columns that no array holds, for the rows from one up to another.
 Keys: TypeAlias = Callable[[int, int], Mapping[str, Array]]
@@ -208,12 +209,13 @@ def arrays_in(path: Path) -> Any:
 
 @contextmanager
 def closing_files() -> Iterator[None]:
-    """Close at the end what is open: HDF5 opens no file to write that is open to read."""
+    """Close at the end what is open: HDF5 opens no file to write that is open to read, and disks keep removed files."""
     try:
         yield
     finally:
         for file in _open.__dict__.pop("files", {}).values():
             _close(file)
+        open_parquet.cache_clear()
 
 
 def _close(file: Any) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -48,7 +49,7 @@ def parts_of(path: Path, counts: Sequence[int], schema: pa.Schema, read: Callabl
 
 
 @lru_cache(2)
-def _parquet(path: Path, version: object) -> pq.ParquetFile:
+def open_parquet(path: Path, version: object) -> pq.ParquetFile:
     # pyarrow joins neighbouring columns to one range if it may read ahead.
     return pq.ParquetFile(native(path), pre_buffer=is_remote(path))
 
@@ -56,11 +57,11 @@ def _parquet(path: Path, version: object) -> pq.ParquetFile:
 def parquet(path: Path) -> list[Part]:
     """Return the row groups of a Parquet file."""
     version = version_of(path)
-    file = _parquet(path, version)
+    file = open_parquet(path, version)
     counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
 
     def read(group: int, columns: Sequence[str], most: int) -> Batches:
-        file = _parquet(path, version)
+        file = open_parquet(path, version)
         if most < counts[group]:
             return file.iter_batches(most, [group], columns)  # type: ignore[no-any-return]
         several = counts[group] > SLICE  # to hand few rows to other threads takes longer than to read them
@@ -109,12 +110,13 @@ def arrow(path: Path) -> list[Part]:
 
 
 def csv(path: Path) -> list[Part]:
-    """Return a CSV file. Each column has the first type of int64, float64 and text in which all of its items are."""
+    """Return a CSV file. Each column has the first type of int64, bool, float64 and text in which all its items are."""
     from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 
     with opened_binary(path) as file:
         header = file.readline()
-    delimiter = max(",;\t|", key=lambda each: header.count(each.encode()))
+    bare = re.sub(rb'"[^"]*"', b"", header)
+    delimiter = max(",;\t|", key=lambda each: bare.count(each.encode()))
     parse = ParseOptions(delimiter=delimiter, newlines_in_values=True)
     options = ReadOptions(use_threads=False, block_size=BLOCK)  # with threads, errors would name no row
 
@@ -131,34 +133,59 @@ def csv(path: Path) -> list[Part]:
         try:
             for batch in found(kinds):
                 rows, schema = rows + batch.num_rows, batch.schema
-            return _forward(path, schema, rows, partial(found, kinds))
+            if not (times := _times(schema)):
+                return _forward(path, schema, rows, partial(found, kinds))
+            kinds |= times
         except pa.ArrowInvalid as error:
             if (wrong := CONVERSION.search(str(error))) is None:
                 raise
             kinds[schema.names[int(wrong[1])]] = WIDER.get(wrong[2], pa.string())
 
 
+def _times(schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Return text as the type of the columns that pyarrow took for dates or times: they may name episodes."""
+    return {field.name: pa.string() for field in schema if pa.types.is_temporal(field.type)}
+
+
 def json_lines(path: Path) -> list[Part]:
     """Return a file of JSON objects, one after the other, or of a list of them, which is parsed as a whole."""
     from pyarrow.json import ParseOptions, read_json
 
-    def found() -> Batches:
+    def found(kinds: Mapping[str, pa.DataType]) -> Batches:
+        options = ParseOptions(newlines_in_values=True, explicit_schema=pa.schema(kinds))
         with opened_binary(path, "readahead") as file:
-            block, rest = file.read(BLOCK), b""
+            block, rest = file.read(BLOCK).removeprefix(BOM_UTF8), b""
             if block.lstrip().startswith(b"["):
-                yield from pa.Table.from_pylist(json.loads(block + file.read())).to_batches()
+                yield from _listed(json.loads(block + file.read())).to_batches()
                 return
             while block:
                 following = file.read(BLOCK)
-                lines, _, rest = (rest + block).rpartition(b"\n") if following else (rest + block, b"", b"")
-                if lines.strip():
-                    options = ParseOptions(newlines_in_values=True)
-                    yield from read_json(io.BytesIO(lines), parse_options=options).to_batches()
+                objects, rest = _whole(rest + block) if following else (rest + block, b"")
+                if objects.strip():
+                    yield from read_json(io.BytesIO(objects), parse_options=options).to_batches()
                 block = following
 
-    each = [(batch.num_rows, batch.schema) for batch in found()]
-    schema = pa.unify_schemas([schema for _, schema in each] or [pa.schema([])], promote_options="permissive")
-    return _forward(path, schema, sum(rows for rows, _ in each), found)
+    kinds: dict[str, pa.DataType] = {}
+    while True:
+        each = [(batch.num_rows, batch.schema) for batch in found(kinds)]
+        schema = pa.unify_schemas([schema for _, schema in each] or [pa.schema([])], promote_options="permissive")
+        if not (times := _times(schema)):
+            return _forward(path, schema, sum(rows for rows, _ in each), partial(found, kinds))
+        kinds |= times
+
+
+def _listed(items: Sequence[Any]) -> pa.Table:
+    """Return objects as a table of all their columns. What one lacks is missing there."""
+    if other := [item for item in items if not isinstance(item, dict)]:
+        raise DataError(f"a list of rows holds {other[0]!r}; expected objects")
+    names = dict.fromkeys(name for item in items for name in item)
+    return pa.table({name: [item.get(name) for item in items] for name in names})
+
+
+def _whole(text: bytes) -> tuple[bytes, bytes]:
+    """Return the objects of a text, and the rest, where another object may go on: no comma stands between objects."""
+    ends = [found.end() for found in re.finditer(rb"\}\s*\n(?=\s*\{)", text)]
+    return (text[: ends[-1]], text[ends[-1] :]) if ends else (b"", text)
 
 
 def is_table(source: Any) -> bool:

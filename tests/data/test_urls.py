@@ -1,9 +1,13 @@
 """Sources, values and results behind URLs: a real S3 server on this machine, and fsspec's memory."""
 
+import os
 import socket
 import threading
 import traceback
 from contextlib import suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastgae.data import DataError, WriteError, compute
+from fastgae.data.errors import without_secrets
+from fastgae.data.state import State
 
 from .recorded import ROWS, Recorded, assert_same_bits, computed, limit, names, refused, write
 
@@ -194,7 +200,7 @@ def test_a_connection_that_breaks(bucket, wire, tmp_path, recorded):
     source, out = put(recorded.table(), bucket / "a.parquet"), bucket / "out.parquet"
     wire.heal()
     compute(source, f"{bucket}whole.parquet", **RUN)
-    ways = {"down": wire.passed["down"] * 0.4, "up": wire.passed["up"] - 30_000}  # in the middle of the rows
+    ways = {"down": wire.passed["down"] * 0.7, "up": wire.passed["up"] - 30_000}  # in the middle of the rows
     whole = (bucket / "whole.parquet").read_bytes()
     for way, error in (("down", DataError), ("up", WriteError)):
         wire.cut(way, ways[way], times=1)
@@ -242,9 +248,110 @@ def test_missing_or_denied(bucket, tmp_path, recorded, monkeypatch):
 
 
 def test_secrets_in_urls_are_not_printed():
-    for secret, query in (("user:hidden@", ""), ("", "?Signature=hidden:a&b=hidden")):
-        error = refused(r"https://127.0.0.1:9/a.parquet", f"https://{secret}127.0.0.1:9/a.parquet{query}")
-        assert "hidden" not in "".join(traceback.format_exception(error))
+    for secret, query in (("user:hidden@", ""), ("", "?Signature=hidden:a&b=hidden"), ("user:hid/hidden@", "")):
+        for name in ("a.parquet", "it's a.parquet", 'two "words".parquet'):
+            message = (
+                r"https://127.0.0.1:9/.*parquet.*(, or cannot be reached: Connect call failed|: Invalid URL: port)"
+            )
+            error = refused(message, f"https://{secret}127.0.0.1:9/{name}{query}")
+            assert "hidden" not in "".join(traceback.format_exception(error))
+    for plain in ("https://a.b:8000/c@d.parquet", "s3://bucket/c@d.parquet: is it there? pass out", "a@b.c"):
+        assert without_secrets(plain) == plain
+
+
+class Pages(SimpleHTTPRequestHandler):
+    """A web server with ranges. ``tells``: the headers that tell versions; ``odd``: how many answers are all the file.
+
+    It refuses a request without a signature.
+    """
+
+    tells, odd = ("Last-Modified",), 0
+
+    def do_GET(self):
+        name, _, signature = self.path.partition("?")
+        if not signature:
+            self.send_error(403)
+            return
+        data, asked = Path(self.directory, name[1:]).read_bytes(), self.headers["Range"]
+        whole = not asked or (self.odd > 0 and self.command == "GET")
+        type(self).odd -= whole and bool(asked)
+        first, last = (0, len(data) - 1) if whole else map(int, asked.removeprefix("bytes=").split("-"))
+        last = min(last, len(data) - 1)
+        self.send_response(200 if whole else 206)
+        self.send_header("Content-Length", str(last + 1 - first))
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
+        if "Last-Modified" in self.tells:
+            self.send_header("Last-Modified", self.date_time_string(Path(self.directory, name[1:]).stat().st_mtime))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data[first : last + 1])
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def pages(tmp_path, monkeypatch):
+    """Return a folder, its URL, and the class that answers."""
+    kind = type("Own", (Pages,), {})
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(kind, directory=tmp_path)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield tmp_path, f"http://127.0.0.1:{server.server_port}", kind
+        server.shutdown()
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_a_run_goes_on_with_another_signature(pages, recorded, monkeypatch, odd):
+    """Also after an answer that the library does not expect: a proxy that sends the whole file in place of a range."""
+    folder, url, server = pages
+    write(recorded.table(), folder / "a.parquet", 99)
+    add, out = State.add, folder / "out.parquet"
+
+    def broken(state, *given):
+        add(state, *given)
+        server.odd = 10**6
+        if not odd:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(State, "add", broken)
+    with pytest.raises((KeyboardInterrupt, DataError)):
+        compute(f"{url}/a.parquet?X-Signature=one", out, **RUN)
+    monkeypatch.setattr(State, "add", add)
+    server.odd = 0
+    journal = folder / "out.parquet.unfinished/journal.jsonl"
+    assert "X-Signature" not in journal.read_text()
+    assert (journal.parent / "advantages").stat().st_size
+    assert compute(f"{url}/a.parquet?X-Signature=two", out, resume=True, **RUN).steps == ROWS
+    assert_same_bits(got(out), recorded.result)
+
+
+def test_a_changed_file_of_the_same_size(pages, recorded):
+    """A web server without digests tells its time. Without one, a run cannot be resumed."""
+    folder, url, server = pages
+    source, out, asked = folder / "a.npz", folder / "out.parquet", f"{url}/a.npz?X-Signature=one"
+    for rewards in (recorded.rewards, recorded.values):
+        np.savez(source, **recorded.arrays(rewards=rewards))
+        os.utime(source, (10**9, 10**9 + (rewards is recorded.values)))
+        if rewards is recorded.values:
+            refused("cannot resume|exists already with results of other", asked, out, resume=True)
+        compute(asked, out, overwrite=True, **RUN)
+        assert compute(asked, out, resume=True, **RUN).steps == ROWS
+    server.tells = ()
+    refused("cannot resume: the server of http.*a.npz.* tells neither a digest nor a time", asked, out, resume=True)
+
+
+def test_one_file_by_two_protocols(bucket, recorded):
+    """s3a is s3. A source is not overwritten, and no folder of a source gets results, by either name."""
+    put(recorded.table(), bucket / "runs/a.parquet")
+    copy = compute(f"{bucket}runs/*.parquet", into=f"{bucket}copy.parquet", **RUN).file
+    before = bucket.joinpath("copy.parquet").read_bytes()
+    also = str(bucket).replace("s3:", "s3a:")
+    refused("is a file of the source", copy, f"{also}copy.parquet", overwrite=True)
+    refused("would", f"{bucket}runs", f"{also}runs/out.parquet")
+    assert bucket.joinpath("copy.parquet").read_bytes() == before
 
 
 def test_a_source_that_changes(bucket, recorded):

@@ -25,15 +25,26 @@ struct Grid {
     Index outer, outer_stride, inner, inner_stride;
 };
 
+// Return the bytes of an integer in reverse order: neighbours change places, then pairs of them, then fours.
+template <int shift = 8, class Bits>
+Bits reversed(Bits bits) {
+    if constexpr (shift < 8 * int(sizeof bits)) {
+        constexpr Bits mask = Bits(Bits(~Bits(0)) / ((std::uint64_t(1) << shift) + 1));  // every other group of bits
+        return reversed<2 * shift>(Bits((bits >> shift & mask) | (bits & mask) << shift));
+    } else {
+        return bits;
+    }
+}
+
 // Read one number, which may be unaligned and byte-swapped. A 16-bit number becomes a float.
 template <class From, bool swapped>
 auto load(const char* at) {
     if constexpr (std::is_same_v<From, bool>) return *at != 0;  // a bool array can be made to hold other bytes than 1
-    char bytes[sizeof(From)];
-    std::memcpy(bytes, at, sizeof bytes);
-    if constexpr (swapped) std::reverse(std::begin(bytes), std::end(bytes));
+    BitsOf<From> bits;
+    std::memcpy(&bits, at, sizeof bits);
+    if constexpr (swapped) bits = reversed(bits);
     From number;
-    std::memcpy(&number, bytes, sizeof number);
+    std::memcpy(&number, &bits, sizeof number);
     if constexpr (is_narrow_float<From>)
         return widened(number);
     else
@@ -50,12 +61,12 @@ std::uint8_t flag_of(Number number, BitsOf<Number>& others) {
     return std::uint8_t(flag);
 }
 
-// Copy at most kBlock numbers, or flags; false: these are not 0 or 1. Where count and stride are constants, compilers
-// make vectors of it.
-template <class From, bool swapped, class To, class Stride, class Count>
-bool copy_block(const char* from, Stride stride, Count count, To* to) {
+// Copy some numbers, or flags; false: these are not 0 or 1. Where the stride is a constant, too, compilers make vectors
+// of it.
+template <class From, bool swapped, Index count, class To, class Stride>
+bool copy_block(const char* from, Stride stride, To* to) {
     using Number = decltype(load<From, swapped>(from));
-    Number numbers[kBlock];
+    Number numbers[count];
     BitsOf<Number> others = 0;
     for (Index i = 0; i < count; ++i) numbers[i] = load<From, swapped>(from + i * stride);
     for (Index i = 0; i < count; ++i)
@@ -78,8 +89,9 @@ bool copy_columns(const char* from, const Grid& grid, Index first, Index last, T
                 const char* at = from + i * grid.outer_stride + begin * stride;
                 To *copied = to + i * grid.inner + begin, *const stop = to + i * grid.inner + end;
                 for (; copied + kBlock <= stop; copied += kBlock, at += kBlock * stride)
-                    right &= copy_block<From, swapped>(at, stride, std::integral_constant<Index, kBlock>(), copied);
-                if (copied != stop) right &= copy_block<From, swapped>(at, stride, stop - copied, copied);
+                    right &= copy_block<From, swapped, kBlock>(at, stride, copied);
+                for (; copied != stop; ++copied, at += stride)
+                    right &= copy_block<From, swapped, 1>(at, stride, copied);
             }
         }
     };

@@ -83,7 +83,8 @@ def evaluated(agent: Agent, envs: gymnasium.vector.VectorEnv, gamma: float) -> t
 
 def train_all(seeds: int) -> None:
     DATA.parent.mkdir(parents=True, exist_ok=True)
-    with DATA.open("w", newline="", encoding="utf-8") as file:
+    new = DATA.with_suffix(".new")
+    with new.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Point._fields)
         for seed in range(seeds):
@@ -94,6 +95,7 @@ def train_all(seeds: int) -> None:
                 )
                 file.flush()
                 print(*points[-1], sep="  ", flush=True)
+    new.replace(DATA)
 
 
 def curves_of(experiment: str, quantity: str) -> tuple[np.ndarray, np.ndarray]:
@@ -164,7 +166,10 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--seeds", type=int, default=8, help="runs of each experiment (default: %(default)s)")
     parser.add_argument("--draw", action="store_true", help="train nothing: draw the numbers that are there")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.seeds < 1:
+        parser.error("--seeds must be at least 1")
+    return given
 
 
 if __name__ == "__main__":

@@ -3,12 +3,14 @@
 Rewards follow from success: -1 for every step, 0 at the end of a success, -FAILURE at the end of a failure. A critic
 learns the returns, which count the steps that are left, and the best actions get the label "positive". A policy is
 then trained on all episodes, with the label as a part of its prompt. DATASET is a LeRobot dataset with a column of
-success. If there is none, this program records a simulated task, with LeRobot if it is installed, or in its layout.
+success and a state of two numbers, position and velocity: for another task, write another critic in ``powers``. If
+there is no dataset, this program records a simulated task, with LeRobot if it is installed, or in its layout.
 """
 
 import argparse
 import importlib
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,7 +161,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main(settings: argparse.Namespace) -> fastgae.data.Report:
     if not settings.dataset.exists():
-        record(settings.dataset, settings.episodes, settings.seed)
+        new = settings.dataset.with_name(f"{settings.dataset.name}.unfinished")
+        shutil.rmtree(new, ignore_errors=True)
+        record(new, settings.episodes, settings.seed)
+        new.rename(settings.dataset)
     report = label(settings.dataset, settings.failure, settings.quantile)
     frames = labelled(settings.dataset)
     for row in (0, len(frames["positive"]) - 1):

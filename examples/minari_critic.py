@@ -24,7 +24,7 @@ examples:
 
 def record(settings: argparse.Namespace) -> minari.MinariDataset:
     """Record episodes of random actions. The last one is cut off, which Minari flags as truncated."""
-    os.environ["MINARI_DATASETS_PATH"] = str(settings.folder)
+    os.environ["MINARI_DATASETS_PATH"] = str(settings.folder.absolute())  # Minari joins a relative one twice
     with (
         contextlib.closing(
             minari.DataCollector(gymnasium.make(settings.env_id), data_format=settings.data_format)

@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)  # the networks are too small for threads to pay
     curve = train(given.updates, given.seed)
-    print(f"{given.updates * ENVS * STEPS:,} steps: mean return of the last 100 episodes {curve[-1]:.1f}")
+    print(f"{given.updates * ENVS * STEPS:,} rows: mean return of the last 100 episodes {curve[-1]:.1f}")
     if given.plot:
         from matplotlib.figure import Figure
 

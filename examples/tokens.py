@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import fastgae
 
 VOCABULARY, END, LENGTH = 16, 0, 4
-PROMPTS, ANSWERS = 16, 8  # of each update; answers are to the same prompt
+PROMPTS, ANSWERS = VOCABULARY - 1, 8  # of each update; answers are to the same prompt
 EPOCHS, CLIP, RATE = 2, 0.2, 3e-3
 
 
@@ -74,7 +74,7 @@ def train(method: str, updates: int, seed: int = 0) -> list[float]:
     model, curve = Model(), []
     optimizer = torch.optim.Adam(model.parameters(), RATE)
     for _ in range(updates):
-        prompts = torch.randperm(VOCABULARY - 1)[:PROMPTS].add(1).repeat_interleave(ANSWERS)
+        prompts = torch.randperm(PROMPTS).add(1).repeat_interleave(ANSWERS)
         text = sampled(model, prompts)
         rewards, mask = scored(text)
         curve.append(rewards.mean().item())

@@ -4,9 +4,12 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
+from speed.figures import command
 from speed.figures.charts import digest, home_bars
 from speed.figures.command import CHARTS
-from speed.figures.tables import filled
+from speed.figures.tables import DRAWN_FROM, TABLES, filled, machine_of
 
 ROOT = Path(__file__).parents[1]
 DRAWN = ROOT / "docs" / "figures"
@@ -20,6 +23,25 @@ def test_tables_are_those_of_the_results():
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         assert filled(text, RESULTS) == text, f"{page.name}: run: python benchmarks figures --redraw"
+
+
+def test_a_section_is_kept_though_a_later_one_fails(tmp_path, monkeypatch):
+    def broken():
+        raise FileNotFoundError("cc")
+
+    kept = tmp_path / "results.json"
+    kept.write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(command, "RESULTS", kept)
+    monkeypatch.setattr(command, "SECTIONS", {"hooks": lambda: {"rows": []}, "limits": broken})
+    with pytest.raises(FileNotFoundError):
+        command.main([])
+    assert json.loads(kept.read_text(encoding="utf-8")) == {"hooks": {"rows": []}}
+
+
+def test_every_table_names_its_machine():
+    """A page names it where it changes, and a table that shows a part of another section names that one's."""
+    assert all(machine_of(name, RESULTS) for name in [*TABLES, *DRAWN_FROM])
+    assert machine_of("rollouts", RESULTS) == machine_of("throughput", RESULTS)
 
 
 def test_charts_are_drawn_from_the_results_and_shown():

@@ -28,6 +28,15 @@ def test_more_instructions_and_missing_counts_are_red():
     assert red(1021, 50) == red(1000, 52) == red(1000, 50, row="another") == [True]
 
 
+def test_a_row_that_raises_in_head_is_red_and_so_is_no_row_at_all(monkeypatch, capsys):
+    for head in ({"row": 1.0}, {}):
+        monkeypatch.setattr(ab, "of_process", lambda *_, place, head=head: {"row": 1.0} if place == "old" else head)
+        lines = ab.times("old", "new")
+        assert [(line.what, line.red) for line in lines] == [("row", not head)]
+    assert accepted.judged([]) == 1
+    assert "0 of 0 red" in capsys.readouterr().out
+
+
 def test_a_machine_without_accepted_instructions_is_red(monkeypatch):
     monkeypatch.setattr(instructions, "why_not", lambda: None)
     monkeypatch.setattr(instructions, "count", dict)

@@ -102,9 +102,11 @@ def rank_3(array: Array) -> Array:
 
 
 # Other ways to pass a rollout. fastgae reads the last one in place, and not the others.
-GIVEN: Mapping[str, Callable[[Any], Any]] = {
-    "strided": strided,
-    "byte-swapped": lambda array: array.astype(array.dtype.newbyteorder()),
-    "int flags": lambda array: array.astype(np.int64) if array.dtype == bool else array,
-    "rank 3": rank_3,
+GIVEN: Mapping[str, Callable[[str, Any], Any]] = {
+    "strided": lambda _, array: strided(array),
+    "byte-swapped": lambda _, array: array.astype(array.dtype.newbyteorder()),
+    "int flags": lambda _, array: array.astype(np.int64) if array.dtype == bool else array,
+    "float flags": lambda _, array: array.astype(np.float32) if array.dtype == bool else array,  # as CleanRL has them
+    "float64 rewards": lambda name, array: array.astype(np.float64) if name == "rewards" else array,  # as Gymnasium's
+    "rank 3": lambda _, array: rank_3(array),
 }

@@ -29,6 +29,7 @@ CASES: dict[str, dict[str, Any]] = {
     "n_step_returns": {"function": "n_step_returns", "options": {"n": 5}},
     "retrace": {"function": "retrace", "bootstrap": "next_values", "extras": ("ratios",)},
     "packed, mask": {**PACKED, "extras": ("mask",)},
+    "next_step": {"options": {"autoreset": "next_step"}},
     **{given: {"given": given} for given in GIVEN},
 }
 
@@ -72,7 +73,7 @@ class Row:
         rollout = make_rollout(self.steps, self.envs, **{name: getattr(self, name) for name in settings})
         passed = {name: array for name, array in rollout.items() if name not in self.without}
         if self.given:
-            passed = {name: GIVEN[self.given](array) for name, array in passed.items()}
+            passed = {name: GIVEN[self.given](name, array) for name, array in passed.items()}
         return {**passed, **self.options}
 
 

@@ -140,7 +140,9 @@ def joined(
     if count > rows.count:
         twice = f"SELECT {_listed(keys)} FROM found GROUP BY ALL HAVING count(*) > 1 LIMIT 1"
         with database.asked({"found": _known(table, keys)}, twice) as results:
-            raise DataError(f"{path} has several values for {columns.place(results.to_arrow_table(), 0, None)}")
+            several = results.to_arrow_table()
+        where = columns.place(several, 0, None) if len(several) else "a row, because its keys have other types"
+        raise DataError(f"{path} has several values for {where}")
 
 
 def _listed(names: Sequence[str]) -> str:

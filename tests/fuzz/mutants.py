@@ -96,8 +96,8 @@ sparse final values in the wrong order | csrc/call_reader.hpp
 - || env_major == (time_axis_ == 1)
 + || env_major != (time_axis_ == 1)
 byte-swapped numbers read as they are | csrc/conversion.hpp
-- if constexpr (swapped) std::reverse
-+ if constexpr (false) std::reverse
+- if constexpr (swapped) bits = reversed(bits)
++ if constexpr (false) bits = reversed(bits)
 n-step returns that run past the end of an episode | csrc/n_step_returns.inl
 - V::both(V::zero_flags(at.terminated + i), V::zero_flags(at.truncated + i))
 + V::zero_flags(at.terminated + i)

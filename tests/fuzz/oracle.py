@@ -400,7 +400,7 @@ def _n_step_returns(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarr
             return env.rewards[i] if env.terminated[i] else env.rewards[i] + real(env.gamma[i]) * env.next_values[i]
 
         target = {i: one_step(i) for i in live}
-        for _ in range(n - 1):
+        for _ in range(min(n, len(live)) - 1):
             target = {
                 i: one_step(i)
                 if after is None or env.terminated[i] or env.truncated[i]

@@ -40,6 +40,11 @@ def trainers() -> dict[str, Any]:
     return found_by("speed.figures.trainers", OMP_NUM_THREADS="1")
 
 
+def peers() -> dict[str, Any]:
+    """Time the loops of other libraries, on one CPU, to which this process must not be bound."""
+    return found_by("speed.figures.peers")
+
+
 def tokens() -> dict[str, Any]:
     """Time the functions of trainers of language models beside those of fastgae.compat, on one thread."""
     return found_by("speed.figures.tokens", OMP_NUM_THREADS="1")

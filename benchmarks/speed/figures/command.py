@@ -24,7 +24,7 @@ from speed.places import ROOT
 from speed.rows import Row
 from speed.text import track
 
-from . import apart, corners, in_jax, peers, training
+from . import apart, corners, in_jax, training
 from .charts import card, home_chart, overhead_chart, peers_chart, throughput_chart
 from .tables import filled, machine_of, render
 
@@ -66,7 +66,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "threads": lambda: of_rows(table.THREADS, thread_counts(runs_here(), usable_cpus()), 1.5),
     "corners": corners.measure,
     "memory": of_memory,
-    "peers": peers.measure,
+    "peers": apart.peers,
     "tokens": apart.tokens,
     "jax": in_jax.measure,
     "training": training.measure,
@@ -84,11 +84,19 @@ CHARTS: dict[str, Callable[[Mapping[str, Any]], bytes]] = {  # docs/figures/NAME
 def main(arguments: Sequence[str] | None = None) -> int:
     args = parse(arguments)
     kept = json.loads(RESULTS.read_text(encoding="utf-8"))
-    measured = measure_sections(() if args.redraw else args.sections or list(SECTIONS))
-    if args.print:
-        print("\n\n".join(f"{render(name, measured)}\n\n{machine_of(name, measured)}".rstrip() for name in measured))
-    else:
-        write({**kept, **measured})
+    for name in () if args.redraw else args.sections or SECTIONS:
+        print(f"measuring {name}", file=sys.stderr)
+        try:
+            kept[name] = SECTIONS[name]()
+        except ImportError as error:
+            print(f"{name} is not measured: {error}", file=sys.stderr)
+            continue
+        if args.print:
+            print(f"{render(name, kept)}\n\n{machine_of(name, kept)}".rstrip(), end="\n\n", flush=True)
+        else:
+            keep(kept)  # now, because a later section may fail
+    if not args.print:
+        draw(kept)
     return 0
 
 
@@ -102,26 +110,22 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     unknown = set(args.sections) - set(SECTIONS)
     if unknown:
         parser.error(f"no such section: {', '.join(sorted(unknown))}")
+    if args.redraw and args.sections:
+        parser.error("--redraw draws all sections: leave their names out")
     return args
 
 
-def measure_sections(names: Sequence[str]) -> dict[str, Any]:
-    results = {}
-    for name in names:
-        print(f"measuring {name}", file=sys.stderr)
-        try:
-            results[name] = SECTIONS[name]()
-        except ImportError as error:
-            print(f"{name} is not measured: {error}", file=sys.stderr)
-    return results
+def keep(results: Mapping[str, Any]) -> None:
+    new = RESULTS.with_suffix(".new")
+    new.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    new.replace(RESULTS)
 
 
-def write(results: Mapping[str, Any]) -> None:
-    """Write the results, the charts and the tables of all pages."""
-    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    for name, draw in CHARTS.items():
+def draw(results: Mapping[str, Any]) -> None:
+    """Write the charts and the tables of all pages."""
+    for name, drawn in CHARTS.items():
         if name in results:
-            (DRAWN / f"{name}.svg").write_bytes(draw(results[name]))
+            (DRAWN / f"{name}.svg").write_bytes(drawn(results[name]))
     (DRAWN / "home.svg").write_bytes(home_chart(results))
     save(card(results), ROOT / "docs" / "assets" / "card.png")
     for page in PAGES:

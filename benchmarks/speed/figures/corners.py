@@ -5,6 +5,7 @@ from typing import Any
 from speed.calls import Prepared
 from speed.contenders import Contender
 from speed.machine import describe_machine
+from speed.rollouts import GIVEN
 from speed.rows import CASES, FRESH, case
 from speed.table import CACHED, SMALL
 from speed.text import duration, markdown
@@ -17,7 +18,7 @@ COLUMNS: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {
     "128×1024 env-major": (CACHED, {"env_major": True}),
     "128×1024 float64": (CACHED, {"dtype": "float64"}),
 }
-TIME_MAJOR = ("packed", "packed, mask", "strided", "byte-swapped", "int flags", "rank 3")
+TIME_MAJOR = ("packed", "packed, mask", *GIVEN)
 SECONDS = 0.1  # of samples of each
 
 

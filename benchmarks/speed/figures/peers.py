@@ -4,9 +4,9 @@ Every library has its data in the layout and the types that it wants before the 
 checked first. The result names libraries that are not installed; the extra ``peers`` brings most of them.
 """
 
+import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from timeit import Timer
 from typing import Any
@@ -29,24 +29,16 @@ TOLERANCE = 1e-4  # they round in another order, some in float64
 
 def measure() -> dict[str, Any]:
     """Time everything that runs here on every shape; return types of JSON."""
-    missing: dict[str, str] = {}
-    with one_cpu():
-        seconds = {f"{steps}×{envs}": measure_shape(steps, envs, missing) for steps, envs in SHAPES}
-    return {"machine": describe_machine(), "peers": versions(), "missing": missing, "seconds": seconds}
+    machine, missing = describe_machine(), dict[str, str]()
+    use_one_cpu()
+    seconds = {f"{steps}×{envs}": measure_shape(steps, envs, missing) for steps, envs in SHAPES}
+    return {"machine": machine, "peers": versions(), "not_run": missing, "seconds": seconds}
 
 
-@contextmanager
-def one_cpu() -> Iterator[None]:
-    """Bind the process to one CPU, so that no library gains from threads, however it starts them."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cpus = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cpus)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cpus)
+def use_one_cpu() -> None:
+    """Bind the process to one CPU, so that no library gains from threads. Those that it starts stay there, too."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def versions() -> dict[str, str]:
@@ -89,7 +81,7 @@ def table(measured: Mapping[str, Any]) -> str:
         (name, number, *(cell(seconds, name) for seconds in shapes.values()))
         for name, number in measured["peers"].items()
     ]
-    missing = [f"Not run: {name}: {why}." for name, why in measured["missing"].items()]
+    missing = [f"Not run: {name}: {why}." for name, why in measured["not_run"].items()]
     return "\n".join([markdown(("", "version", *shapes), rows, left=2), "", *missing])
 
 
@@ -97,3 +89,7 @@ def cell(seconds: Mapping[str, float], name: str) -> str:
     if name not in seconds:
         return "–"
     return f"{duration(seconds[name])} ({rounded(seconds[name] / seconds['fastgae, cpp'])})"
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure()))

@@ -112,6 +112,7 @@ TABLES: dict[str, Callable[[Results], str]] = {  # of the section with this name
 }
 
 OF_SEVERAL: dict[str, Callable[[Results], str]] = {"speed-in-short": in_short, "rollouts": of_users}
+DRAWN_FROM = {"rollouts": "throughput"}  # tables that show a part of another section
 
 
 def render(name: str, results: Results) -> str:
@@ -122,7 +123,7 @@ def render(name: str, results: Results) -> str:
 
 def machine_of(name: str, results: Results) -> str:
     """Return the line about the machine of a table; nothing if the table names its own."""
-    machine = results.get(name, {}).get("machine")
+    machine = results.get(DRAWN_FROM.get(name, name), {}).get("machine")
     return f"<sub>{machine_line(machine)}</sub>" if machine else ""
 
 

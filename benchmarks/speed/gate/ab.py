@@ -30,6 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("base", metavar="BASE", help="a commit")
     parser.add_argument("head", metavar="HEAD", help="a commit")
     args = parser.parse_args(arguments)
+    for revision in (args.base, args.head):
+        known = ["git", "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"]
+        if subprocess.run(known, cwd=places.ROOT, stdout=subprocess.DEVNULL).returncode:
+            parser.error(f"no such commit: {revision}")
     with tempfile.TemporaryDirectory() as directory, built(args.base, args.head, Path(directory)) as (old, new):
         return judged(check(old, new))
 
@@ -41,6 +45,9 @@ def built(base: str, head: str, directory: Path) -> Iterator[tuple[Path, Path]]:
     builds = [build(revision, place) for revision, place in zip((base, head), places, strict=True)]
     for revision, process in zip((base, head), builds, strict=True):
         if process.wait():
+            for other in builds:
+                other.kill()
+                other.wait()  # it writes into a folder that is removed
             sys.exit(f"{revision} does not build")
     yield places
 
@@ -74,7 +81,7 @@ def times(old: Path, new: Path) -> list[Line]:
             for place, found in order if turn % 2 else reversed(order):
                 for name, seconds in of_process("times", *names, place=place).items():
                     found.setdefault(name, []).append(seconds)
-        lines = [line(name, samples[0].get(name, []), seconds) for name, seconds in samples[1].items()]
+        lines = [line(name, *(found.get(name, []) for found in samples)) for name in {**samples[1], **samples[0]}]
         names = [line.what for line in lines if line.red]
         if not names:
             break
@@ -85,6 +92,8 @@ def line(name: str, base: Sequence[float], head: Sequence[float]) -> Line:
     """Compare the ranges of the best times."""
     if not base:
         return Line(name, "BASE does not have it")
+    if not head:
+        return Line(name, "HEAD does not have it, or raises an error", red=True)
     said = f"{shown(base)}, then {shown(head)}, best over best {min(head) / min(base):.3f}"
     return Line(name, said, min(head) > ALLOWED * max(base))
 

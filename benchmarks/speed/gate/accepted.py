@@ -28,14 +28,14 @@ def left_out(what: str, why: object) -> Line:
 
 
 def judged(lines: Iterable[Line]) -> int:
-    """Print every line, and the red ones again at the end; return the exit status."""
+    """Print every line, and the red ones again at the end; return the exit status, which is 1 if there is no line."""
     every = []
     for line in lines:
         print(line, flush=True)
         every.append(line)
     red = [line for line in every if line.red]
     print("", *red, f"{len(red)} of {len(every)} red", *[ADVICE] * bool(red), sep="\n")
-    return int(bool(red))
+    return int(bool(red) or not every)
 
 
 def read(name: str) -> dict[str, Any]:

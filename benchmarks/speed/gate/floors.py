@@ -17,7 +17,7 @@ from . import accepted
 from .accepted import Line, left_out
 from .ratios import Pair, compared, measured, timer
 
-PAIRS = (("cpp", ADD), ("cpp", "numpy"), ("numba", "numpy"))
+PAIRS = (("cpp", ADD), ("cpp", "numpy"), ("numba", "numpy"), ("numpy", ADD))
 # A floor is this part of the accepted ratio. On arrays that fill a cache, np.add alone varies by a factor of three
 # from one kind of CPU to another: such a floor finds a collapse.
 MARGIN, MARGIN_OF_ADD = 0.5, {True: 0.7, False: 0.3}  # of short rows, and of longer ones

@@ -164,6 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.command == "page":
         print(page(args.file))
         return 0
+    if args.dry:
+        os.environ["TRITON_INTERPRET"] = "1"
     wrong = 0
     for found in COMMANDS[args.command](Commands(args.seconds, Path(f"{args.file}.log")), args):
         print(found, flush=True)

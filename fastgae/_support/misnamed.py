@@ -21,17 +21,20 @@ LIBRARIES = ("numpy", "torch", "jax", "numba", "tensorflow")
 
 # Argument -> what other libraries call it. fastgae.compat has the functions of most of them.
 NAMES_ELSEWHERE = {
-    "rewards": "reward rew rews r r_t mb_rewards reward_arr rewards_arr token_level_rewards",
-    "values": "value vals v v_s v_t v_tm1 vs state_value state_values vf_preds v_pred v_preds vpred vpreds value_preds "
-    "value_estimates baselines mb_values mb_extrinsic_values target_qs vals_arr values_arr",
-    "terminated": "done dones mb_dones fdones mb_fdones dones_arr end_flag traj_flag dw terminal terminals terminateds "
-    "termination terminations is_terminal is_terminals end ends is_last episode_starts first firsts is_first "
-    "discount_t nonterminal nonterminals nextnonterminal next_non_terminal not_done not_dones",
-    "truncated": "truncateds truncation truncations timeout timeouts time_outs is_truncated time_limit time_limits",
+    "rewards": "reward rew rews r r_t mb_rewards reward_arr rewards_arr rew_buf reward_buf token_level_rewards",
+    "values": "value val vals v v_s v_t v_tm1 vs state_value state_values vf_preds v_pred v_preds vpred vpreds "
+    "value_preds value_estimates baselines mb_values mb_extrinsic_values target_qs vals_arr values_arr val_buf "
+    "value_buf",
+    "terminated": "term terms done dones done_buf mb_dones fdones mb_fdones dones_arr end_flag traj_flag dw "
+    "terminal terminals terminateds termination terminations is_terminal is_terminals end ends is_last "
+    "episode_starts first firsts is_first discount_t nonterminal nonterminals nextnonterminal next_non_terminal "
+    "not_done not_dones",
+    "truncated": "trunc truncs truncateds truncation truncations timeout timeouts time_outs is_truncated time_limit "
+    "time_limits",
     "last_values": "last_value value_next next_value last_val last_v last_r bootstrap bootstrap_value bootstrap_values "
     "last_extrinsic_values",
-    "next_values": "next_state_value next_state_values next_vals next_v_pred next_v_preds next_vpred next_vpreds "
-    "mb_next_values v_prime vs_ v_s_ next_v v_next",
+    "next_values": "next_state_value next_state_values next_val next_vals next_v_pred next_v_preds next_vpred "
+    "next_vpreds mb_next_values v_prime vs_ v_s_ next_v v_next v_preds_next",
     "final_values": "final_value terminal_value terminal_values truncated_values",
     "autoreset": "autoreset_mode auto_reset",
     "prev_done": "prev_dones",

@@ -6,7 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
@@ -27,12 +27,10 @@ class Library(NamedTuple):
 
     def release(self) -> tuple[int, ...]:
         """Return the numbers of the installed version; RuntimeError if the hook was not tested with it."""
-        try:
-            installed = version(self.package)
-        except PackageNotFoundError:
-            if not self.also:
-                raise
-            installed = version(self.also)
+        installed = _version(self.package) or _version(self.also)
+        if installed is None:
+            missing = f"{self.package} is not installed, and this hook replaces its functions"
+            raise ModuleNotFoundError(f"{missing}: python -m pip install {self.package}")
         if not numbers(self.oldest) <= numbers(installed) <= numbers(self.newest):
             raise self._refusal(f"{installed} is installed")
         return numbers(installed)
@@ -71,6 +69,13 @@ class Library(NamedTuple):
             f"{self.package}: {found}, and fastgae's hook knows versions {self.oldest} to {self.newest}: install one of"
             " these, or a newer fastgae"
         )
+
+
+def _version(package: str) -> str | None:
+    """Return the version of a package, or None if it is not installed."""
+    with suppress(PackageNotFoundError, ValueError):  # the name may be empty
+        return version(package)
+    return None
 
 
 def replace(owner: Any, **functions: Function) -> ExitStack:

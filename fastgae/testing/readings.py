@@ -19,8 +19,8 @@ from fastgae.testing.rollouts import FLAGS, Kind, Probe
 _FLAGS = {
     "going_on": f"{' '.join(GOING_ON)} masks mask done_mask done_masks terminal_masks undones cont continues",
     "not_truncated": "bad_masks",
-    "done": "dones mb_dones fdones mb_fdones dones_arr done_mask done_masks terminal_masks end_flag end ends is_last "
-    "traj_flag",
+    "done": "dones done_buf mb_dones fdones mb_fdones dones_arr done_mask done_masks terminal_masks end_flag end "
+    "ends is_last traj_flag",
     "starts": "episode_starts first firsts is_first",
     "not_starts": "masks mask",
     "next_done": "next_dones last_done last_dones",

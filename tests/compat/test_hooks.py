@@ -175,7 +175,8 @@ def test_another_package_with_the_same_modules(hook, installed):
 def test_a_library_that_is_not_installed(hook, installed):
     compat, places = hook
     installed(compat, package="another one")
-    with pytest.raises(PackageNotFoundError):
+    package = compat.LIBRARY.package
+    with pytest.raises(ModuleNotFoundError, match=f"{package} is not installed, .*: python -m pip install {package}"):
         compat.install()
     assert not any(in_place(places))
 

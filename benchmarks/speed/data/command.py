@@ -61,6 +61,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(arguments)
     if unknown := set(args.contenders) - set(CONTENDERS):
         parser.error(f"no such contender: {', '.join(sorted(unknown))}")
+    if min(args.steps, args.episodes, args.rounds) < 1:
+        parser.error("--steps, --episodes and --rounds must be at least 1")
     args.contenders = args.contenders or list(CONTENDERS)
     return args
 
@@ -74,10 +76,9 @@ def measured(name: str, args: argparse.Namespace, folder: Path) -> dict[str, Any
     for file, count in (("small.parquet", SMALL), (f"{steps}-{length}.parquet", steps)):
         if not (folder / file).exists():
             write_episodes(folder / file, count, length)
-    if contender.scattered:
-        file = f"scattered-{file}"
-        if not (folder / file).exists():
-            write_scattered(folder / file, folder / file.removeprefix("scattered-"))
+        if contender.scattered and not (folder / f"scattered-{file}").exists():
+            write_scattered(folder / f"scattered-{file}", folder / file)
+    file = f"scattered-{file}" if contender.scattered else file
     command = [sys.executable, str(BENCHMARKS), "data", name, "--child"]
     command += ["--folder", str(folder / file), "--memory", args.memory]
     done = subprocess.run(command, env=clean(), stdout=subprocess.PIPE, text=True)
@@ -98,7 +99,7 @@ def measured_here(name: str, source: Path, memory: str) -> Mapping[str, Any]:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     out = source.with_name(f"{name}.parquet")
     try:
-        small = source.with_name("small.parquet")
+        small = source.with_name("scattered-small.parquet" if contender.scattered else "small.parquet")
         contender.run(small, out, memory)
     except ModuleNotFoundError as error:
         print(f"{contender.label} is left out: {error}", file=sys.stderr)

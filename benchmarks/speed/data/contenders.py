@@ -102,7 +102,6 @@ def pandas_groupby(source: Path, out: Path, memory: str) -> None:
     import pandas as pd
 
     frame = pd.read_parquet(source, columns=READ)
-    frame["advantages"] = np.float32(0)
     advantages = np.empty(len(frame), np.float32)
     for rows in frame.groupby("episode", sort=False).indices.values():
         rewards, values = (frame[name].to_numpy()[rows] for name in ("rewards", "values"))
@@ -114,29 +113,6 @@ def pandas_groupby(source: Path, out: Path, memory: str) -> None:
     frame["advantages"] = advantages
     frame["returns"] = frame["advantages"] + frame["values"]
     frame[[*KEYS, "advantages", "returns"]].to_parquet(out)
-
-
-def rllib_connector(source: Path, out: Path, memory: str) -> float:
-    """Time the connector alone. Its batch has one step more for each episode, as other connectors would add it."""
-    from ray.rllib.connectors.learner import GeneralAdvantageEstimation
-
-    from .rllib_module import Episode, Module
-
-    table = pq.read_table(source, columns=READ)
-    ends = np.flatnonzero(table["terminated"].to_numpy()) + 1
-    columns = {name: np.insert(table[name].to_numpy(), ends, 0) for name in READ[2:]}
-    batch = {"rewards": columns["rewards"], "terminateds": columns["terminated"].astype(np.float32)}
-    batch["truncateds"] = np.zeros_like(batch["rewards"])
-    module = Module(columns["values"])
-    episodes = [Episode(int(steps) + 1) for steps in np.diff(ends, prepend=0)]
-    connector = GeneralAdvantageEstimation(gamma=GAMMA, lambda_=GAE_LAMBDA)
-    began = time.perf_counter()
-    results = connector(rl_module=module, episodes=episodes, batch={"default_policy": batch})["default_policy"]
-    seconds = time.perf_counter() - began
-    steps = np.delete(np.arange(len(columns["rewards"])), ends + np.arange(len(ends)))
-    table = table.select(KEYS).append_column("advantages", pa.array(results["advantages"].numpy()[steps]))
-    pq.write_table(table.append_column("returns", pa.array(results["value_targets"].numpy()[steps])), out)
-    return seconds
 
 
 def ray_blocks(source: Path, out: Path, memory: str) -> float:
@@ -180,7 +156,6 @@ CONTENDERS = {
     "tuned": Contender("the same, without dictionaries, and with statistics of keys alone", numba_loop_tuned),
     "polars": Contender("Polars and a Numba kernel, all in memory", polars_frame),
     "pandas": Contender("pandas groupby and a loop", pandas_groupby, slow=True),
-    "rllib": Contender("RLlib's connector, without files", rllib_connector, slow=True),
     "ray": Contender("fastgae.ray.compute, one call per block", ray_blocks, short=True, one_process=False),
     "groups": Contender("Ray's map_groups, one call per episode", ray_groups, short=True, one_process=False),
 }

@@ -54,11 +54,12 @@ def _part(rng: np.random.Generator, rows: int, mean_length: int, first: int) -> 
 
 
 def right(source: Path, got: pa.Table) -> bool:
-    """Return whether the returns are those of one call of ``fastgae.gae``, up to rounding."""
+    """Return whether advantages and returns are those of one call of ``fastgae.gae``, up to rounding."""
     order = [(name, "ascending") for name in KEYS]
     table = pq.read_table(source).sort_by(order)
     rewards, values, terminated = (table[name].to_numpy() for name in READ[2:])
     expected = fastgae.gae(rewards, values, terminated, last_values=0.0, gamma=GAMMA, gae_lambda=GAE_LAMBDA)
     got = got.sort_by(order)
     same_rows = all(got[key].equals(table[key]) for key in KEYS)
-    return same_rows and np.allclose(got["returns"], expected.returns, rtol=1e-4, atol=1e-4)
+    columns = {"advantages": expected.advantages, "returns": expected.returns}
+    return same_rows and all(np.allclose(got[name], column, rtol=1e-4, atol=1e-4) for name, column in columns.items())

@@ -146,10 +146,6 @@ def rlox(rollout: Rollout) -> Ready:
     return Ready(call, lambda answer: np.asarray(answer[0]).reshape(envs, steps).T)
 
 
-def pufferlib(rollout: Rollout) -> Ready:
-    raise ImportError("no wheels; building needs CUDA's headers and its own downloads")
-
-
 def ours(backend: str, rollout: Rollout) -> Ready:
     import fastgae
 
@@ -179,5 +175,4 @@ PEERS: dict[str, tuple[str, Callable[[Rollout], Ready]]] = {
     "torchrl, vectorised": ("torchrl", partial(torchrl, "vec_generalized_advantage_estimate")),
     "torchrl, loop": ("torchrl", partial(torchrl, "generalized_advantage_estimate")),
     "Stable-Baselines3": ("stable-baselines3", stable_baselines3),
-    "PufferLib": ("pufferlib", pufferlib),
 }

@@ -17,7 +17,6 @@
 #include "conversion.hpp"
 #include "flags.hpp"
 #include "kernels.hpp"
-#include "narrow.hpp"
 #include "tuning.hpp"
 
 namespace fastgae {
@@ -55,7 +54,7 @@ public:
     // Read all arguments but the outputs, and copy those that kernels cannot read; false: declined.
     bool read() {
         rollout_.recursion = call_.recursion;
-        if (!read_numbers_of_steps(rewards_, rollout_.steps, &CanonicalRollout<Real>::rewards)) return false;
+        if (!read_steps(rewards_, rollout_.steps, rollout_.rewards)) return false;
         if (call_.recursion == Recursion::tree) return read_nodes() && read_mask() && read_coefficients();
         return read_values() && read_flags() && read_mask() && read_coefficients() && read_last_advantages() &&
                read_ratios();
@@ -137,15 +136,6 @@ public:
 
     const CanonicalRollout<Real>& rollout() const { return rollout_; }
 
-    // Widen the inputs of 16 bits. Until then, their views in the rollout point at memory that does not hold Reals.
-    void widen(const Target& target) {
-        if constexpr (kReal == Type::f32) {
-            if (!narrow_) return;
-            narrow_.widen(target, threads_, memory_, rollout_);
-            find_following_values();
-        }
-    }
-
     // Return whether rewards are repeated along an axis.
     bool is_broadcast() const {
         for (Index axis = 0; axis < rewards_.rank; ++axis)
@@ -224,21 +214,6 @@ private:
         return same_shape(array) && read_steps(array, rollout_.steps, view);
     }
 
-    // Do the same as read_steps, for numbers. 16-bit numbers may also stay in place until the kernels run.
-    bool read_numbers_of_steps(const Operand& array, Index rows, View<const Real> CanonicalRollout<Real>::* field) {
-        if constexpr (kReal == Type::f32)
-            if (is_narrow(array.stored) && !array.swapped && fit_layout<2>(array, rows, rollout_.*field)) {
-                const View<const Real>& view = rollout_.*field;
-                narrow_.add(field, array, view, rows);
-                return true;
-            }
-        return read_steps(array, rows, rollout_.*field);
-    }
-
-    bool read_numbers_like_rewards(const Operand& array, View<const Real> CanonicalRollout<Real>::* field) {
-        return same_shape(array) && read_numbers_of_steps(array, rollout_.steps, field);
-    }
-
     // Read an array without time.
     template <class Element>
     bool read_row(const Operand& array, View<const Element>& row) {
@@ -273,11 +248,8 @@ private:
         const Index steps = rollout_.steps;
         const bool longer = values.shape[time_axis_] == steps + 1;
         if (longer + last_values.given + next_values.given != 1) return false;
-        if (!same_shape(values, longer) ||
-            !read_numbers_of_steps(values, steps + longer, &CanonicalRollout<Real>::values))
-            return false;
-        if (next_values.given && !read_numbers_like_rewards(next_values, &CanonicalRollout<Real>::next_values))
-            return false;
+        if (!same_shape(values, longer) || !read_steps(values, steps + longer, rollout_.values)) return false;
+        if (next_values.given && !read_like_rewards(next_values, rollout_.next_values)) return false;
         find_following_values();
         return !last_values.given || read_numbers(last_values, last_value_, rollout_.last_values);
     }
@@ -295,7 +267,7 @@ private:
             return false;
         if (values.weak && values.stored == Stored::other && values.number == 0)  // there is no critic
             rollout_.values = {&zeros_.emplace_back(0), 0, 0};
-        else if (!read_numbers_like_rewards(values, &CanonicalRollout<Real>::values))
+        else if (!read_like_rewards(values, rollout_.values))
             return false;
         if (terminated.given && !read_like_rewards(terminated, rollout_.terminated)) return false;
         if (!last.data) return !last.given || read_numbers(last, last_value_, rollout_.last_values);
@@ -348,8 +320,7 @@ private:
         const bool next_values = call_[kNextValues].given;
         if (call_.next_step ? final_values.given : next_values == final_values.given) return false;
         if (!final_values.given) return true;
-        if (same_shape(final_values))
-            return read_numbers_like_rewards(final_values, &CanonicalRollout<Real>::final_values);
+        if (same_shape(final_values)) return read_like_rewards(final_values, rollout_.final_values);
         sparse_finals_ = &final_values;
         return final_values.data && final_values.rank == 1;
     }
@@ -390,7 +361,7 @@ private:
 
     // Whether row 0 has a reward of 0, as a reset row has, and no flag. Python then looks closer, and may warn.
     bool may_begin_with_a_reset() const {
-        bool any = is_narrow(rewards_.stored);  // these are not widened yet
+        bool any = false;
         for (Index n = 0; n < rollout_.envs && !any; ++n)
             any = *rollout_.rewards.at(0, n) == 0 && !*rollout_.terminated.at(0, n) &&
                   !(rollout_.truncated && *rollout_.truncated.at(0, n));
@@ -435,7 +406,7 @@ private:
             if (!(i == kLeaky ? in_unit_interval(number) : number >= 0)) return false;
             rollout_.constants[i] = static_cast<Real>(number);
         }
-        return !ratios.given || read_numbers_like_rewards(ratios, &CanonicalRollout<Real>::ratios);
+        return !ratios.given || read_like_rewards(ratios, rollout_.ratios);
     }
 
     bool read_output(const Operand& array, View<Real>& view) const {
@@ -463,7 +434,6 @@ private:
     CanonicalRollout<Real> rollout_;
     Index time_axis_ = 0;
     Copies copies_;
-    NarrowInputs narrow_;
     std::vector<Real> last_value_, last_advantage_;  // one number that stands for all envs
     std::vector<Real> zeros_, negative_zeros_;       // the values of a recursion without values
     std::vector<std::uint8_t> never_;                // flags that are all 0: terminated is left out

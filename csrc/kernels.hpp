@@ -177,15 +177,11 @@ struct Kernels {
     void (*finish)(Store);
 };
 
-// Widen `count` floats of 16 bits to float32.
-using Widen = void (*)(const void* from, Index count, float* to);
-
 struct Target {
     const char* name;
     bool (*supported)();
     Kernels<float> f32;
     Kernels<double> f64;
-    Widen widen_bfloat16, widen_float16;
     const Target* shorter;  // the target with the next shorter vectors, which every CPU with this one has; or null
 };
 

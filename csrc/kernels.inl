@@ -8,7 +8,6 @@
 #include "flat.inl"
 #include "n_step_returns.inl"
 #include "moments.inl"
-#include "narrow.inl"
 
 template <class Real>
 void finish(Store store) {

@@ -10,7 +10,6 @@
 
 #include "architecture.hpp"
 #include "kernels.hpp"
-#include "narrow_float.hpp"
 #include "prefetching.hpp"
 #include "tuning.hpp"
 

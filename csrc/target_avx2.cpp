@@ -17,13 +17,8 @@ struct Vector;
 }  // namespace
 FASTGAE_TARGET_END
 
-const Target kAvx2 = {"avx2",
-                      [] { return __builtin_cpu_supports("avx2") != 0; },
-                      avx2::kernels<float>,
-                      avx2::kernels<double>,
-                      avx2::widen<BFloat16>,
-                      avx2::widen<Float16>,
-                      &kBaseline};
+const Target kAvx2 = {"avx2", [] { return __builtin_cpu_supports("avx2") != 0; }, avx2::kernels<float>,
+                      avx2::kernels<double>, &kBaseline};
 
 }  // namespace fastgae
 #endif

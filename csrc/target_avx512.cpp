@@ -25,13 +25,7 @@ bool has_avx512() {
 
 }  // namespace
 
-const Target kAvx512 = {"avx512",
-                        has_avx512,
-                        avx512::kernels<float>,
-                        avx512::kernels<double>,
-                        avx512::widen<BFloat16>,
-                        avx512::widen<Float16>,
-                        &kAvx2};
+const Target kAvx512 = {"avx512", has_avx512, avx512::kernels<float>, avx512::kernels<double>, &kAvx2};
 
 }  // namespace fastgae
 #endif

@@ -23,12 +23,7 @@ using Vector = Single<Real>;
 }  // namespace baseline
 }  // namespace
 
-const Target kBaseline = {"baseline",
-                          [] { return true; },
-                          baseline::kernels<float>,
-                          baseline::kernels<double>,
-                          baseline::widen<BFloat16>,
-                          baseline::widen<Float16>,
+const Target kBaseline = {"baseline", [] { return true; }, baseline::kernels<float>, baseline::kernels<double>,
                           nullptr};
 
 }  // namespace fastgae

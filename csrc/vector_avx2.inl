@@ -10,22 +10,6 @@ struct Vector<float> {
     static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const float* from) { return _mm256_loadu_ps(from); }
-    static Type load(const BFloat16* from) { return _mm256_castsi256_ps(_mm256_slli_epi32(load_16_bits(from), 16)); }
-    // A CPU with AVX2 need not have F16C, which does this in one instruction.
-    static Type load(const Float16* from) {
-        const __m256i bits = load_16_bits(from), size = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fff));
-        const __m256 small = _mm256_mul_ps(_mm256_cvtepi32_ps(size), _mm256_set1_ps(kLeastFloat16));
-        const __m256i special = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(kInfinity - 1));
-        const __m256i large =
-            _mm256_add_epi32(_mm256_add_epi32(_mm256_slli_epi32(size, 13), _mm256_set1_epi32(kRebias)),
-                             _mm256_and_si256(special, _mm256_set1_epi32(kRebias)));
-        const __m256 is_small = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(kLeastNormal), size));
-        const __m256i sign = _mm256_slli_epi32(_mm256_xor_si256(bits, size), 16);
-        return _mm256_or_ps(_mm256_blendv_ps(_mm256_castsi256_ps(large), small, is_small), _mm256_castsi256_ps(sign));
-    }
-    static __m256i load_16_bits(const void* from) {
-        return _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(from)));
-    }
     static void store(float* to, Type x) { _mm256_storeu_ps(to, x); }
     static void stream(float* to, Type x) { _mm256_stream_ps(to, x); }
     static void fence() { _mm_sfence(); }

@@ -10,11 +10,6 @@ struct Vector<float> {
     static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const float* from) { return _mm512_loadu_ps(from); }
-    static Type load(const BFloat16* from) {
-        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_16_bits(from)), 16));
-    }
-    static Type load(const Float16* from) { return _mm512_cvtph_ps(load_16_bits(from)); }
-    static __m256i load_16_bits(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
     static void store(float* to, Type x) { _mm512_storeu_ps(to, x); }
     static void stream(float* to, Type x) { _mm512_stream_ps(to, x); }
     static void fence() { _mm_sfence(); }

@@ -36,11 +36,6 @@ struct Vector<float> {
     static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const float* from) { return {vld1q_f32(from)}; }
-    static Type load(const BFloat16* from) { return {vreinterpretq_f32_u32(vshll_n_u16(load_16_bits(from), 16))}; }
-    static Type load(const Float16* from) { return {vcvt_f32_f16(vreinterpret_f16_u16(load_16_bits(from)))}; }
-    static uint16x4_t load_16_bits(const void* from) {
-        return vreinterpret_u16_u8(vld1_u8(static_cast<const std::uint8_t*>(from)));
-    }
     static void store(float* to, Type a) { vst1q_f32(to, a.x); }
     // NEON's intrinsics have no streaming store.
     static void stream(float* to, Type a) { store(to, a); }

@@ -11,10 +11,7 @@ struct Single {
 
     template <class Stored>
     static Type load(const Stored* from) {
-        if constexpr (is_narrow_float<Stored>)
-            return widened(*from);
-        else
-            return *from;
+        return *from;
     }
     template <class Stored>
     static void store(Stored* to, Type x) {

@@ -21,20 +21,6 @@ struct Vector<float> {
     static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const float* from) { return _mm_loadu_ps(from); }
-    static Type load(const BFloat16* from) { return _mm_castsi128_ps(_mm_slli_epi32(load_16_bits(from), 16)); }
-    static Type load(const Float16* from) {
-        const __m128i bits = load_16_bits(from), size = _mm_and_si128(bits, _mm_set1_epi32(0x7fff));
-        const __m128 small = _mm_mul_ps(_mm_cvtepi32_ps(size), _mm_set1_ps(kLeastFloat16));
-        const __m128i special = _mm_cmpgt_epi32(size, _mm_set1_epi32(kInfinity - 1));
-        const __m128i large = _mm_add_epi32(_mm_add_epi32(_mm_slli_epi32(size, 13), _mm_set1_epi32(kRebias)),
-                                            _mm_and_si128(special, _mm_set1_epi32(kRebias)));
-        const __m128 is_small = _mm_castsi128_ps(_mm_cmpgt_epi32(_mm_set1_epi32(kLeastNormal), size));
-        const __m128i sign = _mm_slli_epi32(_mm_xor_si128(bits, size), 16);
-        return _mm_or_ps(select(is_small, small, _mm_castsi128_ps(large)), _mm_castsi128_ps(sign));
-    }
-    static __m128i load_16_bits(const void* from) {
-        return _mm_unpacklo_epi16(_mm_loadl_epi64(static_cast<const __m128i*>(from)), _mm_setzero_si128());
-    }
     static void store(float* to, Type x) { _mm_storeu_ps(to, x); }
     static void stream(float* to, Type x) { _mm_stream_ps(to, x); }
     static void fence() { _mm_sfence(); }

@@ -48,10 +48,9 @@ a gate that ignores truncation | csrc/recursion.inl
 final values the wrong way round | csrc/recursion.inl
 - V::select(continues, next, V::load(at.final_values + i))
 + V::select(continues, V::load(at.final_values + i), next)
-V' of the last step left behind as 16 bits are widened | csrc/call_reader.hpp
-- narrow_.widen(target, threads_, memory_, rollout_);
--             find_following_values();
-+ narrow_.widen(target, threads_, memory_, rollout_);
+float16 infinity and NaN widened as large numbers | csrc/narrow_float.hpp
+- + (special & kRebias)
++ + 0
 Retrace with the ratio of a skipped step | csrc/rows.inl
 - trace = V::select(V::zero_flags(rollout.mask.at(t, first + n)), following, trace)
 + trace = trace

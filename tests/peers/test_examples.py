@@ -106,7 +106,7 @@ def test_ppo_cartpole(example, monkeypatch, tmp_path, capsys):
     program, plot = example("ppo_cartpole"), tmp_path / "plot.svg"
     calls = calls_of(program, monkeypatch)
     program.main(["--updates", "4", "--plot", str(plot)])
-    assert "2,048 steps: mean return of the last 100 episodes" in capsys.readouterr().out
+    assert "2,048 rows: mean return of the last 100 episodes" in capsys.readouterr().out
     assert not calls[0]["prev_done"].any()
     assert any(call["prev_done"].any() for call in calls)  # an episode ended in the last row of a rollout
     assert "<svg" in plot.read_text()

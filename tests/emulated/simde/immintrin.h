@@ -39,23 +39,11 @@ inline Vector quarters(Vector a, Vector b, int chosen) {
 
 }  // namespace simulated
 
-inline __m512i _mm512_cvtepu16_epi32(__m256i x) {
-    return simulated::numbers<__m512i, std::uint32_t, std::uint16_t>(x, [](auto* from, int i) { return from[i]; });
-}
 inline __m512d _mm512_cvtps_pd(__m256 x) {
     return simulated::numbers<__m512d, double, float>(x, [](auto* from, int i) { return from[i]; });
 }
 inline __m256 _mm512_cvtpd_ps(__m512d x) {
     return simulated::numbers<__m256, float, double>(x, [](auto* from, int i) { return static_cast<float>(from[i]); });
-}
-inline __m512 _mm512_cvtph_ps(__m256i x) {
-    __m128i halves[2];
-    __m256 results[2];
-    std::memcpy(halves, &x, sizeof(x));
-    for (int i = 0; i < 2; ++i) results[i] = simde_mm256_cvtph_ps(halves[i]);
-    __m512 result;
-    std::memcpy(&result, results, sizeof(result));
-    return result;
 }
 inline __m512 _mm512_shuffle_f32x4(__m512 a, __m512 b, int chosen) { return simulated::quarters(a, b, chosen); }
 inline __m512d _mm512_shuffle_f64x2(__m512d a, __m512d b, int chosen) { return simulated::quarters(a, b, chosen); }

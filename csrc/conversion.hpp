@@ -88,7 +88,7 @@ bool copy_columns(const char* from, const Grid& grid, Index first, Index last, T
             for (Index i = 0; i < grid.outer; ++i) {
                 const char* at = from + i * grid.outer_stride + begin * stride;
                 To *copied = to + i * grid.inner + begin, *const stop = to + i * grid.inner + end;
-                for (; copied + kBlock <= stop; copied += kBlock, at += kBlock * stride)
+                for (; stop - copied >= kBlock; copied += kBlock, at += kBlock * stride)
                     right &= copy_block<From, swapped, kBlock>(at, stride, copied);
                 for (; copied != stop; ++copied, at += stride)
                     right &= copy_block<From, swapped, 1>(at, stride, copied);

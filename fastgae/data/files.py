@@ -26,8 +26,8 @@ HERE, PAGES = ("", "file", "local"), ("http", "https")  # the protocols of this 
 STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "memory")
 RANGE = 2**20  # bytes to read at once from files in which much is small
 # By which stores and servers tell versions of a file.
-TAGS = ["md5Hash", "ETag", "etag", "blob_id", "Content-MD5"]  # digests, and times
-TAGS += ["LastModified", "Last-Modified", "mtime", "modify", "created"]
+DIGESTS = ("md5Hash", "ETag", "etag", "blob_id", "Content-MD5")
+TIMES = ("LastModified", "Last-Modified", "mtime", "modify", "created")
 
 HIDDEN = ("_", ".")  # how names of files begin that are no data: _temporary, ._a.parquet, _SUCCESS
 # Tables with a log of the files, and of the rows of files, that still belong to them.
@@ -89,7 +89,7 @@ def version_of(path: Any, fresh: bool = False) -> tuple[int, Any]:
         if fresh:
             path.fs.invalidate_cache(path.path)
         info = path.fs.info(path.path)
-        return info["size"] or 0, next((str(info[name]) for name in TAGS if info.get(name)), "")
+        return info["size"] or 0, next((str(info[name]) for name in (*DIGESTS, *TIMES) if info.get(name)), "")
 
 
 def found_sources(source: Any) -> tuple[list[Path], list[Path]]:

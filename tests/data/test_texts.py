@@ -29,9 +29,7 @@ def test_what_only_some_rows_have_is_missing_in_the_others(tmp_path, list_of):
     rows = [{"rewards": 1.0, "values": 0.0, "terminated": each == 2} for each in range(3)]
     rows[1]["truncated"] = True
     text = json.dumps(rows) if list_of else "\n".join(map(json.dumps, rows))
-    refused(
-        "row 0: truncated is missing|truncated.*, but|row 2: truncated is missing", written(tmp_path / "a.json", text)
-    )
+    refused("row 0: truncated is missing", written(tmp_path / "a.json", text))
 
 
 def test_a_list_of_rows(tmp_path):

@@ -28,6 +28,31 @@ def test_more_instructions_and_missing_counts_are_red():
     assert red(1021, 50) == red(1000, 52) == red(1000, 50, row="another") == [True]
 
 
+def test_instructions_of_the_heap_are_not_counted_but_its_calls_are(tmp_path):
+    """What it takes for a block depends on all blocks before, such as the text of a path."""
+    lines = ["ob=(1) /x/fastgae/_core.so", "fn=(1) gae", "10 100"]
+    for function, library in (
+        ("memcpy", "libc.so.6"),
+        ("malloc", "libc.so.6"),
+        ("operator new(unsigned long)", "libstdc++.so.6"),
+    ):
+        number = len(lines)
+        lines += [f"cob=({number}) /lib/{library}", f"cfn=({number}) {function}", "calls=2 50", "10 7"]
+    lines += [
+        "cfn=(1)",
+        "calls=1 60",
+        "10 1000",
+        "+1 30",
+        "cob=(99) /x/python",
+        "cfn=(99) call",
+        "calls=3 70",
+        "* 5000",
+    ]
+    file = tmp_path / "counts"
+    file.write_text("\n".join(lines))
+    assert instructions.of_module(file) == (100 + 7 + 30, 2 + 2 + 3)
+
+
 def test_a_row_that_raises_in_head_is_red_and_so_is_no_row_at_all(monkeypatch, capsys):
     for head in ({"row": 1.0}, {}):
         monkeypatch.setattr(ab, "of_process", lambda *_, place, head=head: {"row": 1.0} if place == "old" else head)

@@ -1,9 +1,10 @@
 """Instructions per call, which no noise can change.
 
 Callgrind counts the instructions of the compiled module, with those of the C and C++ libraries that it calls, and the
-calls from it into Python and NumPy; Python itself counts the bytecodes of fastgae's own code. So a count is the same in
-every run, and with every version of NumPy; it depends on the compiler, the C library and Python's minor version. Each
-combination has its own accepted counts. Valgrind does not know AVX-512 and counts the AVX2 kernels instead.
+calls from it into Python, NumPy and the heap; Python itself counts the bytecodes of fastgae's own code. So a count is
+the same in every run, and with every version of NumPy; it depends on the compiler, the C library and Python's minor
+version. Each combination has its own accepted counts. What the heap takes for a block depends on all blocks before,
+such as the text of paths. Valgrind does not know AVX-512 and counts the AVX2 kernels instead.
 """
 
 import itertools
@@ -26,7 +27,8 @@ from .accepted import Line, left_out
 
 ALLOWED = 1.02
 MODULE, C_LIBRARIES = "/fastgae/_core.", re.compile(r"/lib(c|m|stdc\+\+|gcc_s)[-.]|/ld-")
-OBJECT = re.compile(r"(c?)ob=\((\d+)\)(?: (.*))?")
+NAMED = re.compile(r"(c?)(ob|fn)=\((\d+)\)(?: (.*))?")
+HEAP = re.compile(r"(malloc|calloc|realloc|free|aligned_alloc|posix_memalign|operator (new|delete)\b.*)$")
 Counts = dict[str, dict[str, dict[str, int]]]  # target -> row -> what -> number
 
 
@@ -95,24 +97,26 @@ def count(place: Path = Path(fastgae.__file__).parents[1]) -> Counts:
 def of_module(file: Path) -> tuple[int, int]:
     """Return the instructions of the compiled module and of what it calls in C libraries, and its calls of the rest.
 
-    In callgrind's format, "ob=" names the object of the lines below it and "cob=" that of the next call. The line after
-    "calls=" has the instructions in that call, every other one those of its own function.
+    In callgrind's format, "ob=" and "fn=" name the object and the function of the lines below, "cob=" and "cfn=" those of
+    the next call. The line after "calls=" has the instructions in that call, every other one those of its own function.
     """
-    names: dict[str, str] = {}
-    own = other = ""
+    names: dict[tuple[str, str], str] = {}
+    own = other = called = ""
     calls = instructions = outside = 0
     for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-        if found := OBJECT.match(line):
-            called, number, name = found.groups()
-            names.setdefault(number, name)
-            if called:
-                other = names[number]
+        if found := NAMED.match(line):
+            callee, kind, number, name = found.groups()
+            named = names.setdefault((kind, number), name)
+            if kind == "fn":
+                called = named
+            elif callee:
+                other = named
             else:
-                own = other = names[number]
+                own = other = named
         elif line.startswith("calls="):
             calls = int(line[6:].split()[0])
         elif line[:1].isdigit() or line[:1] in ("+", "-", "*"):
-            if MODULE in own and (not calls or C_LIBRARIES.search(other)):
+            if MODULE in own and (not calls or C_LIBRARIES.search(other) and not HEAP.match(called)):
                 instructions += int(line.split()[1])
             elif MODULE in own and other != own:
                 outside += calls

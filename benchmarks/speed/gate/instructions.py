@@ -97,8 +97,8 @@ def count(place: Path = Path(fastgae.__file__).parents[1]) -> Counts:
 def of_module(file: Path) -> tuple[int, int]:
     """Return the instructions of the compiled module and of what it calls in C libraries, and its calls of the rest.
 
-    In callgrind's format, "ob=" and "fn=" name the object and the function of the lines below, "cob=" and "cfn=" those of
-    the next call. The line after "calls=" has the instructions in that call, every other one those of its own function.
+    In callgrind's format, "ob=" and "fn=" name the object and the function of the lines below, "cob=" and "cfn=" those
+    of the next call. The line after "calls=" has the instructions in that call, every other one those of its function.
     """
     names: dict[tuple[str, str], str] = {}
     own = other = called = ""
@@ -116,7 +116,7 @@ def of_module(file: Path) -> tuple[int, int]:
         elif line.startswith("calls="):
             calls = int(line[6:].split()[0])
         elif line[:1].isdigit() or line[:1] in ("+", "-", "*"):
-            if MODULE in own and (not calls or C_LIBRARIES.search(other) and not HEAP.match(called)):
+            if MODULE in own and (not calls or (C_LIBRARIES.search(other) and not HEAP.match(called))):
                 instructions += int(line.split()[1])
             elif MODULE in own and other != own:
                 outside += calls

@@ -28,7 +28,7 @@ def test_actions_are_pinned_to_a_commit_and_say_its_version():
 
 PUBLISHERS = [  # the actions of a job, and the beginnings of its commands
     (["actions/deploy-pages"], []),
-    (["actions/download-artifact"], ["gh release create"]),
+    (["actions/download-artifact"], ["gh release create", "gh release upload"]),
     (["actions/download-artifact", "pypa/gh-action-pypi-publish"], []),
 ]
 
@@ -43,7 +43,8 @@ def test_pull_requests_write_nothing_and_what_may_publish_runs_nothing_else():
         for job in jobs(workflow):
             if ": write" in job:
                 assert "  pull_request:" not in workflow or "\n    if: github.event_name == 'push'\n" in job, name
-                commands = re.findall(r"run: (\S+ \S+ \S+|.*)", job)
+                scripts = re.findall(r"run: (?:\|\n((?: {10,}.*\n)+)|(.*))", job)
+                commands = [" ".join(line.split()[:3]) for script in scripts for line in "".join(script).splitlines()]
                 publishers.append((re.findall(r"uses: ([\w/-]+)@", job), commands))
     assert sorted(publishers) == PUBLISHERS
 
@@ -61,6 +62,14 @@ def test_every_step_of_the_night_runs_at_night():
     makefile = (ROOT / ".ci" / "steps.mk").read_text().replace("\\\n", "")
     (steps,) = re.findall(r"^NIGHTLY := (.*)$", makefile, re.MULTILINE)
     assert re.findall(r"^          - ([\w-]+)$", WORKFLOWS["nightly.yml"], re.MULTILINE) == steps.split()
+
+
+def test_steps_run_where_their_counts_were_accepted():
+    """`gate` compares instructions, which depend on the compiler and the C library, and `slower` plants them."""
+    images = {
+        re.search(r"^      image: (\S+)", WORKFLOWS[name], re.MULTILINE)[1] for name in ("tests.yml", "nightly.yml")
+    }
+    assert images == {"python:3.11-bookworm"}
 
 
 RELEASE = WORKFLOWS["wheels.yml"]
@@ -93,3 +102,20 @@ def test_the_tag_is_the_version_and_has_notes(tmp_path):
         assert (done.returncode == 0) == goes_on, ref
         if goes_on:
             assert (tmp_path / "notes.md").read_text().split() == ["-", "b"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the job runs on Ubuntu")
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_later_run_on_the_same_tag_adds_to_the_release(tmp_path, exists):
+    (script,) = re.findall(r"could not build\n        run: \|\n((?: {10}.*\n)+)", RELEASE)
+    (tmp_path / "made").mkdir()
+    for name in ("a.whl", "b.tar.gz", "notes.md"):
+        (tmp_path / "made" / name).touch()
+    gh = tmp_path / "gh"
+    gh.write_text(f'#!/bin/sh\necho "$@" >>calls\n[ "$2" != create ] || exit {int(exists)}\n')
+    gh.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_REF_NAME": "v1"}
+    subprocess.run(["bash", "-ec", textwrap.dedent(script)], cwd=tmp_path, env=environment, check=True)
+    create, *upload = (tmp_path / "calls").read_text().splitlines()
+    assert create == "release create v1 --verify-tag --notes-file made/notes.md made/a.whl made/b.tar.gz"
+    assert upload == ["release upload v1 --clobber made/a.whl made/b.tar.gz"] * exists

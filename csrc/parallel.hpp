@@ -237,8 +237,12 @@ Index gae_with(const Target& target, const CanonicalRollout<Real>& rollout, Inde
     const auto is_row = [&](Index vector) { return vector == rollout.envs; };
     const bool vector_rows =
         is_row(kernels_of_rows<Real>(target, is_row).vector) && store_of(rollout, kVectorRowsBytes) == Store::cached;
-    if (flat_pays(kernel, rollout, flat, lanes, vector_rows, threads))
-        return gae_flat(kernel, rollout, flat, threads, store_from(kFlatStreamBytes));
+    const auto waiting = [](Index vector) { return vector * Index(sizeof(Real)) <= kWaitingVectorBytes; };
+    if (flat_pays(kernel, rollout, flat, lanes, vector_rows, threads)) {
+        const Store store = store_from(kFlatStreamBytes);
+        const Kernels<Real>& chosen = store == Store::streamed ? kernels_of_rows<Real>(target, waiting) : kernel;
+        return gae_flat(chosen, rollout, flat_cut(chosen, rollout, threads), threads, store);
+    }
     if (rollout.env_major) return gae_env_major(kernel, rollout, lanes, threads, store_from(stream_bytes));
     // In dense memory, vectors reach into the next row, and only rows of exactly one vector are faster with it. Other
     // rows that are shorter than a vector are computed one number at a time.
@@ -246,7 +250,7 @@ Index gae_with(const Target& target, const CanonicalRollout<Real>& rollout, Inde
     const Store store = store_from(stream_bytes);
     const bool waits = store == Store::streamed && waits_for_l2<Real>(rollout.envs);
     const auto suits = [&](Index vector) {
-        if (waits) return vector * Index(sizeof(Real)) <= kWaitingVectorBytes;
+        if (waits) return waiting(vector);
         return reaching ? rollout.envs == vector : rollout.envs >= vector;
     };
     gae_time_major(kernels_of_rows<Real>(target, suits), rollout, threads, store);

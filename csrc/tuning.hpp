@@ -56,8 +56,8 @@ constexpr Index kFlatPrefetchBytes = 256;
 // at once. 1.9 times as fast as whole rows of a million envs.
 constexpr Index kSweepShare = tuned(8, PTRDIFF_MAX);
 // The longest vectors of what is streamed and waits for memory. NumPy's arrays begin 16 bytes after the start of a
-// cache line, so every vector of 64 bytes lies in two lines: wide rows take 1.2 times as long, and the flat kernel 1.3
-// to 1.8.
+// cache line, so every vector of 64 bytes lies in two lines: wide rows take 1.2 times as long, and the flat kernel 1.1
+// to 2.6.
 constexpr Index kWaitingVectorBytes = 32;
 // The least columns of a sweep, also where the CPU does not report its L2.
 constexpr Index kSweepColumns = tuned(16384, 32);

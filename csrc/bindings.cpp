@@ -171,8 +171,7 @@ void add_prefetching(const char* dtype, py::list& to) {
     for (std::size_t i = 0; i < std::size(kSweepNames); ++i) {
         const PrefetchChoice& choice = prefetch_choices<Real>[i];
         if (choice.turns != PrefetchChoice::kEnough) continue;
-        const PrefetchWay way = kPrefetchWays[choice.way];
-        to.append(py::make_tuple(dtype, kSweepNames[i], way.level, way.bytes, double(choice.gain)));
+        to.append(py::make_tuple(dtype, kSweepNames[i], Index(choice.level), double(choice.gain)));
     }
 }
 

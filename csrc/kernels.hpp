@@ -77,6 +77,12 @@ bool is_dense(const CanonicalRollout<Real>& rollout) {
            dense(rollout.advantages) && dense(rollout.returns);
 }
 
+// Return whether V' of a step is read elsewhere than from the values of the next step.
+template <class Real>
+bool has_own_next_values(const CanonicalRollout<Real>& rollout) {
+    return rollout.next_values.data != rollout.values.at(1, 0);
+}
+
 // Return how many elements lie between a step and the next one, in a rollout whose rows are contiguous.
 template <class Real>
 Index flat_distance(const CanonicalRollout<Real>& rollout) {

@@ -487,7 +487,7 @@ private:
         const auto numbers = [&](const View<const Real>& view) { add(view, numbers_, number_count_); };
         const auto flags = [&](const View<const std::uint8_t>& view) { add(view, flags_, flag_count_); };
         numbers(rollout_.rewards), numbers(rollout_.values);
-        if (rollout_.next_values.data != rollout_.values.data + 1) numbers(rollout_.next_values);
+        if (has_own_next_values(rollout_)) numbers(rollout_.next_values);
         unrolled<kFactors>([&](auto which) { numbers(factor_of(rollout_, Factor(int(which)))); });
         flags(rollout_.terminated), flags(rollout_.truncated), flags(rollout_.mask);
     }
@@ -537,7 +537,7 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
             if (along_time(rollout, Factor(which))) fill_factor(tile, Factor(which));
         const bool ends = s == bottom;  // so the next tile belongs to the lanes that follow
         const Index next_end = ends ? top : s, next = first_step(next_end), next_count = ends ? following : tile.count;
-        const int level = prefetches ? prefetching.next(4 * tile.count * tile.steps * Index(sizeof(Real))).level : 1;
+        const int level = prefetches ? prefetching.next(4 * tile.count * tile.steps * Index(sizeof(Real))) : 0;
         TilePrefetch<Real> fetch(rollout, ends ? tile.lane + tile.count : tile.lane, prefetches ? next_count : 0, next,
                                  next_end - next, level);
         for (Index k = tile.steps - V::width; k >= 0; k -= V::width) {

@@ -3,11 +3,13 @@
 template <class Real>
 constexpr Index kLine = 64 / sizeof(Real);  // elements of a cache line
 
-// Prefetch the cache line of a pointer into a level of the caches. The address need not be mapped.
+// Prefetch the cache line of a pointer into a level of the caches. The address need not be mapped. GCC takes a function
+// that only prefetches for one that does nothing, and drops its calls; the empty assembly keeps them.
 template <int level = 1>
 FASTGAE_INLINE void prefetch(const void* pointer) {
 #if defined(__GNUC__)
     __builtin_prefetch(pointer, 0, level == 1 ? 3 : 2);
+    __asm__ volatile("");
 #else
     (void)pointer;
 #endif
@@ -19,12 +21,12 @@ FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes) {
     prefetch<level>(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(pointer) - bytes));
 }
 
-// Call work with the level as a constant.
+// Call work with the level as a constant, if there is one.
 template <class Work>
 FASTGAE_INLINE void with_level(int level, const Work& work) {
     if (level == 1)
         work(std::integral_constant<int, 1>());
-    else
+    else if (level == 2)
         work(std::integral_constant<int, 2>());
 }
 

@@ -1,49 +1,47 @@
-// How a streaming sweep prefetches. CPUs differ by a factor of 1.6 in which way is the fastest, and no way changes a
-// bit, so the first large calls of a process try each way on some of their own rows, and later ones take the fastest.
+// Into which level of the caches a streaming sweep prefetches, if at all. CPUs and rollouts differ by a factor of 1.6
+// in what is the fastest, and no way changes a bit, so the first large calls of a process try each level on some of
+// their own rows, and later ones take the fastest.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <iterator>
+#include <numeric>
 
 #include "tuning.hpp"
 
 namespace fastgae {
 
-// Which cache the lines are asked for, and how many bytes ahead along a row. Env-major tiles have their own distance.
-struct PrefetchWay {
-    int level;
-    Index bytes;
-};
-constexpr PrefetchWay kPrefetchWays[] = {{1, 4096}, {2, 4096}, {2, 1024}};
-
-// The sweeps that may differ in their fastest way, for each dtype.
-enum class Sweep { short_rows, long_rows, env_major };
-constexpr const char* kSweepNames[] = {"short rows", "long rows", "env-major"};
+// The sweeps that may differ in their fastest level, for each dtype.
+enum class Sweep { short_rows, long_rows, next_values, env_major };
+constexpr const char* kSweepNames[] = {"short rows", "long rows", "rows with next_values", "env-major"};
 
 // What this process knows of one kind of sweep. Only the thread that has set `measuring` writes the rest.
 struct PrefetchChoice {
-    static constexpr Index kWays = std::size(kPrefetchWays), kEnough = kWays * kPrefetchTurns;
+    static constexpr Index kLevels = 3, kEnough = kLevels * kPrefetchTurns;
 
-    std::atomic<Index> way{0}, turns{0}, sweeps{0};
+    std::atomic<Index> level{0}, turns{0}, sweeps{0};  // level 0: nothing is prefetched
     std::atomic<bool> measuring{false};
-    std::atomic<double> gain{1};            // how often as fast the way is as the first one
-    double seconds[kWays][kPrefetchTurns];  // per byte
+    std::atomic<double> gain{1};              // how often as fast the level is as level 0
+    double seconds[kLevels][kPrefetchTurns];  // per byte
 
-    // Keep the time of a turn, and choose after the last one. The median leaves out turns that were interrupted.
+    // Return the level of the next turn. Every round has another order, because the sweeps of a program may alternate.
+    Index next_level() const { return (turns + turns / kLevels) % kLevels; }
+
+    // Keep the time of a turn, and choose after the last one. The slowest turns of each level, which may have been
+    // interrupted, do not count.
     void keep(double per_byte) {
-        seconds[turns % kWays][turns / kWays] = per_byte;
+        seconds[next_level()][turns / kLevels] = per_byte;
         if (++turns < kEnough) return;
-        double medians[kWays];
-        for (Index i = 0; i < kWays; ++i) {
-            double* const middle = seconds[i] + kPrefetchTurns / 2;
-            std::nth_element(seconds[i], middle, seconds[i] + kPrefetchTurns);
-            medians[i] = *middle;
+        double totals[kLevels];
+        for (Index i = 0; i < kLevels; ++i) {
+            std::sort(seconds[i], seconds[i] + kPrefetchTurns);
+            totals[i] = std::accumulate(seconds[i], seconds[i] + (kPrefetchTurns + 1) / 2, 0.0);
         }
-        const Index best = std::min_element(medians, medians + kWays) - medians;
-        way = medians[0] > kPrefetchGain * medians[best] ? best : 0;
-        gain = medians[0] / medians[way];
+        const Index best = std::min_element(totals, totals + kLevels) - totals;
+        level = totals[0] > kPrefetchGain * totals[best] ? best : 0;
+        gain = totals[0] / totals[level];
     }
 };
 
@@ -55,42 +53,51 @@ class Prefetching {
 public:
     Prefetching(PrefetchChoice& choice, Store store) : choice_(choice) {
         if (store != Store::streamed) return;
-        way_ = choice.way;
+        level_ = int(choice.level);
         const bool known = choice.turns == PrefetchChoice::kEnough;
         const Index sweep = choice.sweeps++;
         if (sweep < kPrefetchWarmUp || (known && sweep % kPrefetchSweeps != 0)) return;
         measures_ = !choice.measuring.exchange(true);
-        if (measures_ && known) choice.turns = 0;
+        if (!measures_) return;
+        if (known) choice.turns = 0;
+        begin_turn();
     }
     ~Prefetching() {
+        if (kPrefetchTurnBytes - left_ > kPrefetchTurnBytes / 8) end_turn();
         if (measures_) choice_.measuring = false;
     }
     Prefetching(const Prefetching&) = delete;
     Prefetching& operator=(const Prefetching&) = delete;
 
-    // Return the way for the next `bytes` of inputs and results.
-    PrefetchWay next(Index bytes) {
-        if (measures_ && (left_ -= bytes) <= 0) turn();
-        return kPrefetchWays[way_];
+    // Return the level for the next `bytes` of inputs and results.
+    int next(Index bytes) {
+        if (measures_ && left_ <= 0) end_turn();
+        left_ -= bytes;
+        return level_;
     }
 
 private:
     using Clock = std::chrono::steady_clock;
 
-    void turn() {
-        const Clock::time_point now = Clock::now();
-        if (begun_)
-            choice_.keep(std::chrono::duration<double>(now - began_).count() / double(kPrefetchTurnBytes - left_));
-        way_ = choice_.turns % PrefetchChoice::kWays;
-        began_ = now, left_ = kPrefetchTurnBytes, begun_ = true;
-        if (choice_.turns < PrefetchChoice::kEnough) return;
-        way_ = choice_.way;
+    void begin_turn() {
+        level_ = int(choice_.next_level());
+        left_ = kPrefetchTurnBytes;
+        began_ = Clock::now();
+    }
+
+    void end_turn() {
+        if (!measures_) return;
+        const std::chrono::duration<double> seconds = Clock::now() - began_;
+        choice_.keep(seconds.count() / double(kPrefetchTurnBytes - left_));
+        if (choice_.turns < PrefetchChoice::kEnough) return begin_turn();
+        level_ = int(choice_.level);
         choice_.measuring = measures_ = false;
     }
 
     PrefetchChoice& choice_;
-    Index way_ = 0, left_ = 0;
-    bool measures_ = false, begun_ = false;
+    int level_ = 0;
+    Index left_ = kPrefetchTurnBytes;
+    bool measures_ = false;
     Clock::time_point began_;
 };
 

@@ -58,9 +58,9 @@ FASTGAE_INLINE void row_vectors(const Row<Real>& row, const Results<Real>& to, c
 // still in a cache.
 enum class Prefetch { nothing, values, values_and_next };
 
-// Where to prefetch: `gap` is the distance to the row before.
+// How to prefetch: into which level, and where. `gap` is the distance to the row before.
 struct Ahead {
-    PrefetchWay way = {};
+    int level = 0;
     Index gap = 0;
 };
 
@@ -70,17 +70,17 @@ FASTGAE_INLINE void row_run(const Row<Real>& row, const Results<Real>& to, const
                             const Numbers<Real>& numbers, const States<Real>& states, Index first, Index last,
                             const Ahead& ahead = {}) {
     using V = Vector<Real>;
-    const int level = ahead.way.level;
-    const Index bytes = ahead.way.bytes;
     // At the left end of a sweep, the memory that comes next is the right end of the row before.
-    const auto distance = [&](Index size) { return bytes + (first * size < bytes ? ahead.gap * size : 0); };
+    const auto distance = [&](Index size) {
+        return kPrefetchBytes + (first * size < kPrefetchBytes ? ahead.gap * size : 0);
+    };
     const Index numbers_ahead = distance(sizeof(Real)), flags_ahead = distance(1);
     constexpr Index line = kLine<Real>;
     Index n = last;
     while (n - first >= line) {
         n -= line;
         if constexpr (prefetch != Prefetch::nothing)
-            with_level(level, [&](auto into) FASTGAE_INLINE_LAMBDA {
+            with_level(ahead.level, [&](auto into) FASTGAE_INLINE_LAMBDA {
                 const auto numbers = [&](const Real* at) { prefetch_below<into>(at + n, numbers_ahead); };
                 const auto flags = [&](const std::uint8_t* at) { prefetch_below<into>(at + n, flags_ahead); };
                 numbers(row.at.rewards);
@@ -363,7 +363,13 @@ void plain_rows_streamed(const CanonicalRollout<Real>& rollout, Index bottom, In
     const Numbers<Real> numbers(rollout);
     const auto run = [&](const auto& row, const auto& to, Index begin, Index end,
                          const Ahead& ahead) FASTGAE_INLINE_LAMBDA {
-        row_run<In, Outputs<false, false>, prefetch>(row, to, options, numbers, states, begin, end, ahead);
+        const auto with = [&](auto what) FASTGAE_INLINE_LAMBDA {
+            row_run<In, Outputs<false, false>, what>(row, to, options, numbers, states, begin, end, ahead);
+        };
+        if (ahead.level)
+            with(std::integral_constant<Prefetch, prefetch>());
+        else
+            with(std::integral_constant<Prefetch, Prefetch::nothing>());
     };
     rows_streamed<In>(rollout, options, bottom, first, last, states.of(kTrace), scratch, prefetching, run);
 }
@@ -380,9 +386,8 @@ void plain_rows(const CanonicalRollout<Real>& rollout, Index first, Index last, 
     const Index reach = few && rollout.envs != V::width ? 1 + (2 * V::width + rollout.envs - 1) / rollout.envs : 1;
     const Index top = whole && (few || as_array) ? std::max<Index>(0, rollout.steps - reach) : 0;
     if (store == Store::streamed) {
-        const bool next_elsewhere = rollout.next_values.data != rollout.values.at(1, 0);
-        const auto run = next_elsewhere ? plain_rows_streamed<In, Prefetch::values_and_next, Real>
-                                        : plain_rows_streamed<In, Prefetch::values, Real>;
+        const auto run = has_own_next_values(rollout) ? plain_rows_streamed<In, Prefetch::values_and_next, Real>
+                                                      : plain_rows_streamed<In, Prefetch::values, Real>;
         run(rollout, top, first, last, states, scratch, prefetching);
         if (!top) return;
     }

@@ -4,6 +4,7 @@ import ast
 import contextlib
 import inspect
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -132,9 +133,9 @@ def pythons():
 
 def test_there_is_a_wheel_for_every_python():
     pytest.importorskip("cibuildwheel")
-    for (platform, machine), kinds in MACHINES.items():
+    for (system, machine), kinds in MACHINES.items():
         command = [sys.executable, "-m", "cibuildwheel", "--print-build-identifiers"]
-        command += ["--platform", platform, "--archs", machine, str(ROOT)]
+        command += ["--platform", system, "--archs", machine, str(ROOT)]
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
         assert sorted(printed) == sorted(f"{python}-{kind}" for python in pythons() for kind in kinds)
 
@@ -265,3 +266,13 @@ def test_readme_is_short_and_names_an_address_once_it_exists():
     assert len(README.split()) <= 700
     for address in ("Source", "Documentation"):
         assert (PROJECT["urls"][address] in README) == project.RELEASED
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the instructions are those of x86")
+@pytest.mark.skipif(not shutil.which("objdump"), reason="there is no objdump here")
+def test_the_compiler_keeps_the_prefetches_of_rows_and_tiles():
+    """GCC drops calls of a function that only prefetches; flat kernels alone prefetch into the first level."""
+    core = pytest.importorskip("fastgae._core", exc_type=ImportError)
+    listing = subprocess.run(["objdump", "-d", core.__file__], capture_output=True, text=True, check=True).stdout
+    first, second = (listing.count(f"prefetcht{level}") for level in (0, 1))
+    assert second > first / 2 > 0

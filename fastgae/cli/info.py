@@ -102,11 +102,18 @@ def _prefetching() -> list[dict[str, Any]]:
         return []
     from fastgae import _core
 
-    for shape, order in (((4096, 1024), "C"), ((256, 16384), "C"), ((4096, 1024), "F")):
+    for shape, order, bootstrap in (
+        ((4096, 1024), "C", "last_values"),
+        ((256, 16384), "C", "last_values"),
+        ((256, 16384), "C", "next_values"),
+        ((4096, 1024), "F", "last_values"),
+    ):
         rewards = np.ones(shape, np.float32, order)  # type: ignore[call-overload]
+        terminated = np.zeros(shape, bool, order)  # type: ignore[call-overload]
+        values = {"next_values": rewards, "last_values": rewards[0]}[bootstrap]
         for _ in range(LARGE_CALLS):
-            fastgae.gae(rewards, rewards, None, last_values=0.0, backend="cpp", num_threads=1)
-    names = ("dtype", "sweep", "level", "bytes", "gain")
+            fastgae.gae(rewards, rewards, terminated, **{bootstrap: values}, backend="cpp", num_threads=1)
+    names = ("dtype", "sweep", "level", "gain")
     return [dict(zip(names, each, strict=True)) for each in _core.prefetching()]
 
 
@@ -148,12 +155,11 @@ def text(facts: dict[str, Any]) -> str:
     if facts["prefetching"]:
         tables.append(
             [
-                ("large rollouts", "prefetch into", "bytes ahead", "times as fast as into L1"),
+                ("large rollouts", "prefetch into", "times as fast as without"),
                 *(
                     (
                         f"{each['dtype']}, {each['sweep']}",
-                        f"L{each['level']}",
-                        str(each["bytes"]),
+                        f"L{each['level']}" if each["level"] else "nothing",
                         f"{each['gain']:.2f}",
                     )
                     for each in facts["prefetching"]

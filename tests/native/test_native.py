@@ -43,7 +43,7 @@ def test_harness(tmp_path, build):
     assert printed(machine, program, problems, "3").splitlines()[-1] == "baseline: right"
 
 
-@pytest.mark.parametrize(("name", "rounds"), [("recycled", "2000"), ("trees", "60")])
+@pytest.mark.parametrize(("name", "rounds"), [("recycled", "2000"), ("trees", "60"), ("prefetching", "200")])
 def test_parts(tmp_path, build, name, rounds):
     machine, _ = BUILDS[build]
     machine.compile(tmp_path, "-DFASTGAE_TINY", HERE / f"{name}.cpp", "-o", tmp_path / name)

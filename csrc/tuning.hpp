@@ -52,7 +52,7 @@ constexpr double kPrefetchGain = 1.05;
 // The first sweeps of a process, which are not timed: the first write to new memory takes longer than all prefetches.
 constexpr Index kPrefetchWarmUp = tuned(4, 1);
 // The streaming sweeps after which the levels are timed again.
-constexpr Index kPrefetchSweeps = tuned(4096, 4);
+constexpr Index kPrefetchSweeps = tuned(1024, 4);
 // How many bytes ahead the flat kernel prefetches each run when it streams: 1.25 times as fast. In cache it would be
 // slower.
 constexpr Index kFlatPrefetchBytes = 256;

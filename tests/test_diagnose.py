@@ -13,6 +13,7 @@ import fastgae
 pytest.importorskip("gymnasium")
 
 import gymnasium
+from gymnasium.wrappers.vector import NormalizeReward, TransformReward
 
 from fastgae.compat.gymnasium import collect
 from support import mistakes, planted
@@ -178,10 +179,10 @@ class PaysAtTheEnd(gymnasium.Wrapper):
         return observation, -100.0 if terminated else reward, terminated, truncated, info
 
 
-def calls_of(env_id, value, num_steps, count=1, mode="next_step", **how):
+def calls_of(env_id, value, num_steps, count=1, mode="next_step", wrap=lambda envs: envs, **how):
     """Yield the calls of successive rollouts of one training, with random actions."""
     options = {"autoreset_mode": gymnasium.vector.AutoresetMode[mode.upper()]}
-    envs = gymnasium.make_vec(env_id, 8, "sync", vector_kwargs=options, **how)
+    envs = wrap(gymnasium.make_vec(env_id, 8, "sync", vector_kwargs=options, **how))
     envs.action_space.seed(0)
     with contextlib.closing(envs):
         rollouts = collect(envs, lambda _: envs.action_space.sample(), num_steps, seed=0)
@@ -236,6 +237,20 @@ def test_a_large_reward_for_the_last_step_is_no_shifted_flag(mode, scale):
     value = lambda observations: scale * np.tanh(observations.sum(-1))  # noqa: E731
     (call,) = calls_of("CartPole-v1", value, 256, mode=mode, wrappers=[PaysAtTheEnd])
     assert detectors(call) == []
+
+
+def penalised(envs):
+    return TransformReward(envs, lambda rewards: rewards - 0.5)
+
+
+@pytest.mark.parametrize("wrap", [penalised, lambda envs: NormalizeReward(penalised(envs))])
+def test_wrappers_give_reset_rows_a_reward(wrap):
+    value = fitted_value("CartPole-v1")
+    (call,) = calls_of("CartPole-v1", value, 256, wrap=wrap)
+    assert detectors(call) == []
+    (call,) = calls_of("CartPole-v1", value, 256, mode="same_step", wrap=wrap)
+    del call["final_values"]
+    assert detectors(call | {"autoreset": "next_step"}) == ["not_next_step"]
 
 
 def test_the_longest_episodes_of_many_are_no_limit():

@@ -1,5 +1,6 @@
 """Detect reset rows, the rows after a done that are not steps in Gymnasium's NEXT_STEP mode, and their absence."""
 
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -80,16 +81,27 @@ def reset_rows_with_rewards(steps: Steps) -> Array | None:
     if not steps.next_step:
         return None
     after = steps.unmasked & ~steps.exists
-    rewards = steps.rewards[after]
     rewarded = after & (steps.rewards != 0)
     count = number_of(rewarded)
-    # A wrapper may add a constant to every reward. Then all reset rows have the same reward, and no real step has it.
-    wrapped = len(rewards) and (rewards == rewards[0]).all() and not (steps.rewards[steps.exists] == rewards[0]).any()
     # If the rows before or after these have no reward instead, the flags are a step early or late.
     beside = [steps.rewards[shifted(after, by) & steps.unmasked] == 0 for by in (-1, 1)]
     elsewhere = steps.rewards == 0
     off = any(zero.all() and by_chance(elsewhere, len(zero)) < 1e-3 for zero in beside)
-    return rewarded if count >= 2 and count >= 0.5 * len(rewards) and not wrapped and not off else None
+    many = count >= 2 and count >= 0.5 * number_of(after)
+    return rewarded if many and not off and not _are_of_a_wrapper(steps, after) else None
+
+
+def _are_of_a_wrapper(steps: Steps, after: Array) -> bool:
+    """Return whether a wrapper gives reset rows their rewards: it adds a constant, and may scale it ever more slowly.
+
+    Then the rewards of an env's reset rows are alike, and those of the rows beside them are others.
+    """
+    alike = functools.partial(np.isclose, rtol=0.3, atol=0)
+    envs = np.nonzero(after.T)[0]
+    rewards = steps.rewards.T[after.T]
+    following = alike(rewards[1:], rewards[:-1]) | (envs[1:] != envs[:-1])
+    beside = [alike(steps.rewards, np.roll(steps.rewards, by, 0)) & shifted(steps.exists, by) for by in (-1, 1)]
+    return bool(following.mean() > 0.75 and (beside[0] | beside[1])[after].mean() < 0.1) if len(following) else False
 
 
 def prev_done(steps: Steps) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ where the mode hides them, and whether the previous rollout stopped at the end o
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from fastgae._call import Array
+from fastgae._canonical.arguments import autoreset_mode, shown
 from fastgae._interop import as_floats, on_the_cpu
 from fastgae.compat._anywhere import in_numpy
 from fastgae.compat._arguments import Copied, Having
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 Batch = Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Acted:
     """Actions of a policy, and its other results for each environment. ``collect`` stacks both.
 
@@ -54,7 +56,7 @@ class Acted:
     extras: Mapping[str, Batch] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rollout:
     """T steps of N environments, as ``collect`` gathers them.
 
@@ -112,7 +114,7 @@ class Rollout:
         value_function : callable
             Takes a batch of B observations, without a time axis, and returns B numbers of any shape, as an array or a
             tensor. It is called with ``observations``, with ``last_observations`` and, if the mode needs it, with
-            ``final_observations``.
+            ``final_observations``, and must not write to them.
         values : array of shape (T, N), optional
             V of ``observations`` if the policy computed it, such as ``extras["values"]``. They are not evaluated again.
 
@@ -133,7 +135,9 @@ class Rollout:
             return _shaped("value_function must return", value_function(observations), shape, any_shape=True)
 
         if values is None:
-            values = evaluated(_map(lambda array: array.reshape(-1, *array.shape[2:]), self.observations), shape)
+            values = evaluated(
+                _map(lambda array: array.reshape(self.rewards.size, *array.shape[2:]), self.observations), shape
+            )
         else:
             values = _shaped("values must have", values, shape)
         arguments = {
@@ -153,7 +157,9 @@ class Rollout:
 
 @in_numpy()
 def collect(
-    envs: Annotated["VectorEnv[Any, Any, Any]", Having("metadata num_envs reset step")],
+    envs: Annotated[
+        "VectorEnv[Any, Any, Any]", Having("metadata num_envs single_action_space single_observation_space reset step")
+    ],
     policy: Callable[[Batch], Batch | Acted],
     num_steps: int,
     *,
@@ -168,8 +174,11 @@ def collect(
     Parameters
     ----------
     envs : gymnasium.vector.VectorEnv
-        They are reset before the first step. Their ``metadata["autoreset_mode"]`` names the mode. Under SAME_STEP, a
-        wrapper that changes observations must change ``info["final_obs"]`` as well.
+        They are reset before the first step, and nothing else may reset or step them until the last rollout. Make new
+        ones for another ``collect``: some of Gymnasium's keep a reset that is due, also over ``reset``. Their
+        ``metadata["autoreset_mode"]`` names the mode. Under SAME_STEP, a wrapper that changes observations must change
+        ``info["final_obs"]`` as well, and an environment must return a new array at every step, because Gymnasium does
+        not copy the last one before the reset.
     policy : callable
         Takes a batch of N observations, and returns N actions for ``envs.step``, as arrays or tensors. To keep other
         results, such as log-probabilities and values, it returns ``Acted(actions, {"log_probs": ...})``, with the same
@@ -188,17 +197,24 @@ def collect(
     ------
     ValueError
         ``num_steps`` is less than 1, the environments do not name their mode, or their observations or actions have no
-        fixed shape. While steps are collected: the extras of a policy have other names than at the step before, or not
-        one row for each environment.
+        fixed shape. While steps are collected: the actions or the extras of a policy do not have one row for each
+        environment, the extras have other names than at the step before, or SAME_STEP gives no final observations.
     """
     if num_steps < 1:
         raise ValueError(f"num_steps must be 1 or more, got {num_steps!r}")
-    if "autoreset_mode" not in envs.metadata:
+    base, metadata = getattr(envs, "unwrapped", envs), {} if envs.metadata is None else envs.metadata
+    # Until Gymnasium 1.4, these metadata are those of the class, where the envs that were made last write their mode.
+    made_with = getattr(base, "autoreset_mode", None) if metadata is getattr(base, "metadata", None) else None
+    try:
+        mode = autoreset_mode(made_with or metadata.get("autoreset_mode"))
+    except (TypeError, ValueError):
+        mode = None
+    if mode is None:
         raise ValueError('envs must say how they reset, in envs.metadata["autoreset_mode"]: a member of AutoresetMode')
     for name in ("single_observation_space", "single_action_space"):
         if not _has_fixed_shapes(getattr(envs, name)):
             raise ValueError(f"{name} must have arrays of fixed shapes, got {getattr(envs, name)}")
-    return _rollouts(envs, policy, num_steps, seed, envs.metadata["autoreset_mode"].name.lower())
+    return _rollouts(envs, policy, num_steps, seed, mode)
 
 
 def _rollouts(
@@ -217,22 +233,23 @@ def _rollouts(
         terminated, truncated = np.empty((2, num_steps, envs.num_envs), np.bool_)
         seen, taken, ended = [], [], [(returns[:0], lengths[:0])]
         extras: list[dict[str, Batch]] = []
-        finals = [_map(lambda array: array[:0], observations)]
+        finals = [_copied(_map(lambda array: array[:0], observations))]
         for t in range(num_steps):
-            seen.append(_map(np.array, observations))  # copied, because environments may reuse their memory
+            seen.append(_copied(observations))
             acted = policy(observations)
             if not isinstance(acted, Acted):
                 acted = Acted(acted)
-            taken.append(_copied(acted.actions))
+            taken.append(_checked_actions(_copied(acted.actions), envs))
             extras.append(_checked(_copied(acted.extras), envs.num_envs, extras))
-            observations, rewards[t], terminated[t], truncated[t], info = envs.step(taken[-1])
+            # Environments and wrappers may write to the actions that they get.
+            observations, rewards[t], terminated[t], truncated[t], info = envs.step(_copied(taken[-1]))
 
             is_step = ~done if autoreset == "next_step" else True  # a wrapper may give a reset row a reward
             returns += np.where(is_step, rewards[t], 0.0)
             lengths += is_step
             done = terminated[t] | truncated[t]
             if truncated[t].any():
-                finals.append(_final(observations, info, truncated[t], autoreset))
+                finals.append(_final(envs, observations, info, truncated[t], autoreset))
             if done.any():
                 ended.append((returns[done], lengths[done]))
                 returns[done] = lengths[done] = 0
@@ -247,7 +264,7 @@ def _rollouts(
             terminated,
             truncated,
             prev_done,
-            _map(np.array, observations),
+            _copied(observations),
             _map(_joined, *finals),
             episode_returns,
             episode_lengths,
@@ -260,14 +277,28 @@ def _has_fixed_shapes(space: Any) -> bool:
     parts = getattr(space, "spaces", ())
     inner = parts.values() if isinstance(parts, Mapping) else parts
     others = {"OneOf", "Text"} & {each.__name__ for each in type(space).__mro__}
-    return space.is_np_flattenable and not others and all(map(_has_fixed_shapes, inner))
+    with suppress(NotImplementedError):  # a space of the user's own
+        return space.is_np_flattenable and not others and all(map(_has_fixed_shapes, inner))
+    return False
 
 
-def _final(observations: Batch, info: Mapping[str, Any], truncated: Array, autoreset: str) -> Batch:
+def _final(envs: Any, observations: Batch, info: Mapping[str, Any], truncated: Array, autoreset: str) -> Batch:
     """Return the final observations of the environments that this step truncated, as one batch."""
-    if autoreset == "same_step":
-        return _map(_stacked, *info["final_obs"][truncated])
-    return _map(lambda array: array[truncated], observations)
+    if autoreset != "same_step":
+        return _map(lambda array: on_the_cpu(array)[truncated], observations)
+    from gymnasium.vector.utils import concatenate, create_empty_array
+
+    given: Any = info.get("final_obs")
+    finals: Any = on_the_cpu(given)[truncated] if getattr(given, "shape", ())[:1] == truncated.shape else [None]
+    if any(final is None for final in finals):
+        raise ValueError(
+            f'with SAME_STEP, info["final_obs"] of a step must be an array of {len(truncated)} observations, those '
+            f"before the reset where an episode was truncated; got {shown(given)}"
+        )
+    # The space says what the parts are and their dtypes; environments may return lists, tuples and other dtypes.
+    space = envs.single_observation_space
+    into: Any = create_empty_array(space, len(finals))
+    return concatenate(space, finals, into)
 
 
 def _shaped(what: str, given: Any, shape: tuple[int, ...], any_shape: bool = False) -> Array:
@@ -280,27 +311,39 @@ def _shaped(what: str, given: Any, shape: tuple[int, ...], any_shape: bool = Fal
     return values.reshape(shape)
 
 
-def _checked(extras: dict[str, Batch], envs: int, before: list[dict[str, Batch]]) -> dict[str, Batch]:
+def _checked_actions(actions: Batch, envs: Any) -> Batch:
+    """Return the actions of one step, if they have the parts of the action space and a row for each environment."""
+    parts = getattr(envs.single_action_space, "spaces", None)
+    if isinstance(actions, Mapping | tuple) != (parts is not None):
+        raise ValueError(
+            f"policy returned a {type(actions).__name__} as actions for {envs.single_action_space}: to keep other "
+            'results, return Acted(actions, {"log_probs": log_probs})'
+        )
+    _map(partial(_check_rows, "actions", envs.num_envs), actions)
+    return actions
+
+
+def _checked(extras: Any, envs: int, before: list[dict[str, Batch]]) -> dict[str, Batch]:
     """Return the extras of one step, if they can be stacked on the extras of earlier steps."""
+    if not isinstance(extras, dict):
+        raise ValueError(f'the extras of Acted must be a dict, such as {{"log_probs": log_probs}}, got {shown(extras)}')
     if before and extras.keys() != before[0].keys():
         raise ValueError(
             f"policy returned the extras {[*extras]}, and {[*before[0]]} at the step before: return the same names at "
             "every step"
         )
     for name, batch in extras.items():
-        _map(partial(_check_rows, name, envs), batch)
+        _map(partial(_check_rows, f"extras[{name!r}]", envs), batch)
     return extras
 
 
-def _check_rows(name: str, envs: int, array: Array) -> None:
+def _check_rows(what: str, envs: int, array: Array) -> None:
     if array.shape[:1] != (envs,):
-        raise ValueError(
-            f"policy returned extras[{name!r}] of shape {array.shape}; expected ({envs}, ...), a row per env"
-        )
+        raise ValueError(f"policy returned {what} of shape {array.shape}; expected ({envs}, ...), a row per env")
 
 
 def _copied(batch: Batch) -> Batch:
-    """Return copies as NumPy arrays, because a policy may reuse its memory."""
+    """Return copies as NumPy arrays, because a policy and environments may reuse their memory."""
     return _map(lambda array: on_the_cpu(array).copy(), batch)
 
 

@@ -28,8 +28,9 @@ def valid_steps(
 
         valid_t = not (terminated_{t-1} or truncated_{t-1})     valid_0 = not prev_done
 
-    In Gymnasium's NEXT_STEP mode, and in EnvPool, the env ignores the action in that row, and the reward is 0: keep the
-    row out of the loss, the normalisation and the targets. ``gae`` with a ``mask`` takes the next row that exists.
+    In Gymnasium's NEXT_STEP mode, and in EnvPool, the env ignores the action in that row, and the reward is 0 unless a
+    wrapper changes it: keep the row out of the loss, the normalisation and the targets. ``gae`` with a ``mask`` takes
+    the next row that exists.
 
     Parameters
     ----------

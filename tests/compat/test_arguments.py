@@ -39,7 +39,7 @@ ROLLOUT = gymnasium.Rollout(*[ROWS] * 2, {}, ROWS, *[ROWS < 0] * 2, ROWS[0] < 0,
 VECTOR = having(
     SPACE,
     *("num_envs", "reset", "step", "single_observation_space", "single_action_space"),
-    metadata={"autoreset_mode": SimpleNamespace(name="DISABLED")},
+    metadata={"autoreset_mode": "disabled"},
 )
 BUFFER = having(ROWS, "rewards", "values", "episode_starts", advantages=0 * ROWS, gamma=0.9, gae_lambda=0.8)
 PATH = having(ROWS[0], "rew_buf", "val_buf", "adv_buf", "ret_buf", path_start_idx=0, ptr=2, gamma=0.9, lam=0.8)

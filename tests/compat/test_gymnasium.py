@@ -337,6 +337,115 @@ def test_extras_that_do_not_stack(extras, message):
         rollouts(MODES[0], 4, policy=lambda seen: Acted(policy(seen), extras(seen, next(count))))
 
 
+class Scaling(Walk):
+    """It writes to the actions that it gets."""
+
+    action_space = spaces.Box(-1000, 1000, (1,))
+
+    def step(self, action):
+        told = int(action[0])
+        action *= 0.5
+        return super().step(told)
+
+
+def test_environments_that_write_to_actions(mode):
+    as_row = lambda seen: policy(seen)[:, None].astype(np.float32)  # noqa: E731
+    (rollout,) = rollouts(mode, env=Scaling, policy=as_row)
+    (plain,) = rollouts(mode)
+    np.testing.assert_array_equal(rollout.actions[..., 0][rollout.valid], plain.actions[plain.valid])
+
+
+class AsTuple(Walk):
+    """Its observations are tuples of other numbers than those of its space; a vector casts them."""
+
+    def observation(self):
+        return tuple(super().observation().astype(np.float64))
+
+    def step(self, action):
+        observation, *rest = super().step(int(action))
+        return observation, *rest
+
+
+def test_final_observations_are_those_of_the_space(mode):
+    class Square(AsTuple):
+        """Three environments, three numbers and one time limit: the final observations are a square matrix."""
+
+        def step(self, action):
+            observation, reward, *_, info = super().step(action)
+            return observation, reward, False, self.step_ % 2 == 0, info
+
+    def told(seen):
+        return np.array([int(np.asarray(each) @ [7, 3, 1]) % 50 for each in seen])
+
+    for env in (AsTuple, Square):
+        (rollout,) = rollouts(mode, 12, env, told)[:1]
+        assert rollout.final_observations.dtype == rollout.observations.dtype == np.float32
+        numbers = np.nonzero(rollout.truncated)[1]
+        np.testing.assert_array_equal(rollout.final_observations[:, 0], numbers)
+
+
+def test_the_mode_is_that_of_the_envs_and_not_of_their_class(mode):
+    """Until Gymnasium 1.4, the next envs write their mode to the metadata of these."""
+    for other in MODES:
+        with contextlib.closing(make(mode)) as envs:
+            envs.metadata["autoreset_mode"] = other
+            assert next(collect(TransformReward(envs, lambda reward: reward), policy, 4)).autoreset == mode.name.lower()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda info: {},
+        lambda info: info | {"final_obs": [*info.get("final_obs", [])]},
+        lambda info: info | {"final_obs": np.full(NUM_ENVS, None)},
+        lambda info: info | {"final_obs": {"who": np.zeros(NUM_ENVS)}},
+    ],
+)
+def test_final_observations_that_are_missing(change):
+    class Changing(gymnasium.vector.VectorWrapper):
+        def step(self, actions):
+            *results, info = self.env.step(actions)
+            return *results, change(info)
+
+    refused = pytest.raises(ValueError, match=r'info\["final_obs"\] of a step must be an array of 3 observations')
+    with contextlib.closing(make(AutoresetMode.SAME_STEP)) as envs, refused:
+        next(collect(Changing(envs), policy, ROWS))
+
+
+@pytest.mark.parametrize(
+    ("acted", "message"),
+    [
+        (lambda actions: actions[:2], r"policy returned actions of shape \(2,\); expected \(3, ...\), a row per env"),
+        (lambda actions: None, r"policy returned actions of shape \(\); expected \(3, ...\)"),
+        (
+            lambda actions: (actions, actions),
+            r"returned a tuple as actions for Discrete\(50\): .* return Acted\(actions,",
+        ),
+        (lambda actions: Acted(actions, actions), "extras of Acted must be a dict"),
+        (lambda actions: Acted(actions, None), "extras of Acted must be a dict"),
+    ],
+)
+def test_what_a_policy_must_return(acted, message):
+    with pytest.raises(ValueError, match=message):
+        rollouts(MODES[0], 4, policy=lambda seen: acted(policy(seen)))
+
+
+def test_parts_without_numbers():
+    class Empty(Walk):
+        observation_space = spaces.Dict({"none": spaces.Box(0, 1, (0, 3)), "all": Walk.observation_space})
+
+        def observation(self):
+            return {"none": np.zeros((0, 3), np.float32), "all": super().observation()}
+
+        def step(self, action):
+            self.step_ += 1
+            return self.observation(), 1.0, False, False, {}
+
+    (rollout,) = rollouts(MODES[0], env=Empty, policy=lambda seen: policy(seen["all"]))
+    arguments = rollout.arguments(lambda seen: value_of(seen["all"]) + seen["none"].sum((1, 2)))
+    np.testing.assert_array_equal(arguments["values"], value_of(rollout.observations["all"]))
+
+
 def test_refusals():
     with contextlib.closing(make(AutoresetMode.SAME_STEP)) as envs:
         with pytest.raises(ValueError, match="num_steps must be 1 or more, got 0"):
@@ -353,13 +462,17 @@ def test_refusals():
         for shape in ((4, NUM_ENVS, 1), (4 * NUM_ENVS,)):
             assert rollout.arguments(value_of, np.zeros(shape))["values"].shape == (4, NUM_ENVS)
         envs.metadata = {}
-        with pytest.raises(ValueError, match="autoreset_mode"):
-            collect(envs, policy, 4)
+        assert next(collect(envs, policy, 4)).autoreset == "same_step"  # they know it themselves
+        for metadata in (None, {}, {"autoreset_mode": None}, {"autoreset_mode": "NextStep"}):
+            envs.metadata, envs.autoreset_mode = metadata, None
+            with pytest.raises(ValueError, match=r'envs must say how they reset, in envs.metadata\["autoreset_mode"\]'):
+                collect(envs, policy, 4)
 
     for space in (
         spaces.Sequence(spaces.Discrete(3)),
         spaces.Dict({"said": spaces.Text(3)}),
         spaces.Tuple([spaces.OneOf([spaces.Discrete(2), spaces.Discrete(3)])]),
+        spaces.Space((2,), np.float32),
     ):
         words = type("Words", (Walk,), {"observation_space": space})
         refused = pytest.raises(ValueError, match=r"single_observation_space must have arrays of fixed shapes")

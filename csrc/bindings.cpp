@@ -181,6 +181,11 @@ py::list prefetching() {
     return known;
 }
 
+void prefetch_into(Index level) {
+    for (PrefetchChoice& choice : prefetch_choices<float>) choice.take(level);
+    for (PrefetchChoice& choice : prefetch_choices<double>) choice.take(level);
+}
+
 template <bool checked>
 PyCFunction as_method() {
     return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(gae_called<checked>));
@@ -222,10 +227,10 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
     module.def(
         "cache_sizes", [] { return py::make_tuple(cache_sizes.l1d, cache_sizes.l2, cache_sizes.l3); },
         "Return the bytes of L1d, L2 and L3; 0 where the CPU does not say.");
-    module.def(
-        "prefetching", prefetching,
-        "Return what large calls have measured: dtype, sweep, the chosen (level, bytes), how often as fast as the "
-        "first way.");
+    module.def("prefetching", prefetching,
+               "Return what large calls have measured: dtype, sweep, the chosen level, how often as fast as without "
+               "prefetches.");
+    module.def("prefetch_into", prefetch_into, "Take this level, 0 to 2, for large calls, until they measure again.");
     module.def(
         "redone", [] { return redone; },
         "Return how many steps of long trajectories the last call of this thread computed again.");

@@ -26,6 +26,9 @@ struct PrefetchChoice {
     std::atomic<double> gain{1};              // how often as fast the level is as level 0
     double seconds[kLevels][kPrefetchTurns];  // per byte
 
+    // Take this level, as if it had been chosen just now.
+    void take(Index given) { level = given, turns = kEnough, sweeps = 1; }
+
     // Return the level of the next turn. Every round has another order, because the sweeps of a program may alternate.
     Index next_level() const { return (turns + turns / kLevels) % kLevels; }
 

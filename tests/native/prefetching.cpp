@@ -74,6 +74,10 @@ void check_sweeps(Index round) {
     sweep(choice, Store::streamed, 1, 1);
     demand(choice.turns == 1, "a turn too short to time", round);
 
+    choice.take(1);
+    demand(sweep(choice, Store::streamed, rows, bytes)[1] && choice.turns == PrefetchChoice::kEnough, "a level taken",
+           round);
+
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) threads.emplace_back([&] { sweep(choice, Store::streamed, rows, bytes); });
     for (std::thread& thread : threads) thread.join();

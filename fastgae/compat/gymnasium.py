@@ -286,7 +286,7 @@ def _final(envs: Any, observations: Batch, info: Mapping[str, Any], truncated: A
     """Return the final observations of the environments that this step truncated, as one batch."""
     if autoreset != "same_step":
         return _map(lambda array: on_the_cpu(array)[truncated], observations)
-    from gymnasium.vector.utils import concatenate, create_empty_array
+    from gymnasium.vector.utils import concatenate
 
     given: Any = info.get("final_obs")
     finals: Any = on_the_cpu(given)[truncated] if getattr(given, "shape", ())[:1] == truncated.shape else [None]
@@ -295,10 +295,9 @@ def _final(envs: Any, observations: Batch, info: Mapping[str, Any], truncated: A
             f'with SAME_STEP, info["final_obs"] of a step must be an array of {len(truncated)} observations, those '
             f"before the reset where an episode was truncated; got {shown(given)}"
         )
-    # The space says what the parts are and their dtypes; environments may return lists, tuples and other dtypes.
-    space = envs.single_observation_space
-    into: Any = create_empty_array(space, len(finals))
-    return concatenate(space, finals, into)
+    # As a vector does it: the space says what a part is, because environments may return lists, tuples, other dtypes.
+    into = _map(lambda array: np.empty((len(finals), *array.shape[1:]), on_the_cpu(array).dtype), observations)
+    return concatenate(envs.single_observation_space, finals, into)
 
 
 def _shaped(what: str, given: Any, shape: tuple[int, ...], any_shape: bool = False) -> Array:

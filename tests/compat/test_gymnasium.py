@@ -384,6 +384,28 @@ def test_final_observations_are_those_of_the_space(mode):
         np.testing.assert_array_equal(rollout.final_observations[:, 0], numbers)
 
 
+def test_final_observations_have_the_dtype_of_the_others():
+    """Also where a wrapper changes it and does not say so in its space."""
+
+    class Wide(gymnasium.vector.VectorWrapper):
+        def reset(self, **keywords):
+            observations, info = self.env.reset(**keywords)
+            return observations + np.float64(0.5), info
+
+        def step(self, actions):
+            observations, *rest, info = self.env.step(actions)
+            finals = info.get("final_obs", [])
+            for n in np.flatnonzero([final is not None for final in finals]):
+                finals[n] = finals[n] + np.float64(0.5)
+            return observations + np.float64(0.5), *rest, info
+
+    with contextlib.closing(make(AutoresetMode.SAME_STEP)) as envs:
+        rollout = next(collect(Wide(envs), lambda seen: policy(seen - 0.5), ROWS))
+    assert rollout.final_observations.dtype == rollout.observations.dtype == np.float64
+    (plain,) = rollouts(AutoresetMode.SAME_STEP)
+    np.testing.assert_array_equal(rollout.final_observations, plain.final_observations + 0.5)
+
+
 def test_the_mode_is_that_of_the_envs_and_not_of_their_class(mode):
     """Until Gymnasium 1.4, the next envs write their mode to the metadata of these."""
     for other in MODES:

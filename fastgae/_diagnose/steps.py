@@ -140,9 +140,12 @@ class Steps:
     @functools.cached_property
     def explained_variance(self) -> float | None:
         """Return 1 - Var(returns - values) / Var(returns), with the returns of the call; None if they do not vary."""
-        advantages = self.advantages()[self.exists]
-        variance = np.var(advantages + self.values[self.exists]) if advantages.size else 0.0
-        explained = 1.0 - np.var(advantages) / variance if variance else np.nan
+        computed, values = self.computed(self.given), self.values[self.exists]
+        of_lambda = self.given.returns_lambda is None
+        errors = self.matrix(computed.advantages if of_lambda else computed.returns)[self.exists]
+        errors = errors if of_lambda else errors - values
+        variance = np.var(errors + values) if errors.size else 0.0
+        explained = 1.0 - np.var(errors) / variance if variance else np.nan
         return float(explained) if np.isfinite(explained) else None
 
     def advantages(self, **changed: Any) -> Array:

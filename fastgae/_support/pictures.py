@@ -60,6 +60,7 @@ def new_figure(width: float, height: float, title: str = "") -> "Figure":
     figure = Shown(figsize=(width, height), dpi=150, facecolor=PAPER)
     figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
     if title:
+        title = title.encode(errors="backslashreplace").decode()  # names of files may have bytes that are no text
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", parse_math=False, color=INK)
     return figure
 

@@ -32,5 +32,5 @@ def _complete_files(parser: argparse.ArgumentParser) -> None:
         if isinstance(action, argparse._SubParsersAction):
             for command in set(action.choices.values()):
                 _complete_files(command)
-        elif any(word in str(action.metavar) for word in ("FILE", "SOURCE", "PICTURE")):
+        elif any(word in str(action.metavar) for word in ("FILE", "SOURCE", "PICTURE", "COPY")):
             action.complete = FILES  # type: ignore[attr-defined]

@@ -208,7 +208,9 @@ def _print(facts: Mapping[str, Any]) -> None:
     grid.add_row("episode ends", f"{terminated + truncated:,}: {terminated:,} terminated, {truncated:,} truncated")
     if bad:
         grid.add_row("rewards", f"{bad:,} of {steps:,} are NaN or infinite")
-    fit = "0 everywhere" if explained is None else f"explains {explained:.1%} of the variance of the discounted returns"
+    fit = "0 everywhere" if bad else "fitted to discounted returns that do not vary"
+    if explained is not None:
+        fit = f"explains {explained:.1%} of the variance of the discounted returns"
     grid.add_row("value function", fit)
 
     coefficients = f"gamma {facts['gamma']:g}, gae_lambda {facts['gae_lambda']:g}"

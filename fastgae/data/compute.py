@@ -155,7 +155,7 @@ def compute(
     plan = plan._replace(plot=picture, into=into is not None)
     with TemporaryDirectory(prefix="fastgae-") as folder:
         alone = is_table(source) and out is None and into is None  # then the results are a table, too
-        to = Path(folder, "results.arrow") if alone else _place(out if into is None else into, plan)
+        to = Path(folder, "results.arrow") if alone else _place(("out", out) if into is None else ("into", into), plan)
         _check_names(plan)
         files = [*plan.found.files, *(plan.beside.files if plan.beside else [])]
         state = State(to, plan.options, files, plan.rows.count, overwrite)
@@ -178,7 +178,7 @@ def compute(
 @contextmanager
 def _shown(progress: bool, what: str, total: int, unit: str = "steps") -> Iterator[Advance]:
     """Show the progress of a part of the computation."""
-    if not progress:
+    if not progress or sys.stderr is None:  # it is None where the caller has closed it
         yield lambda steps: None
         return
     with brought_by("data", "a progress bar"):
@@ -188,14 +188,15 @@ def _shown(progress: bool, what: str, total: int, unit: str = "steps") -> Iterat
         yield bar.update
 
 
-def _place(given: str | os.PathLike[str] | None, plan: Plan) -> Path:
+def _place(argued: tuple[str, str | os.PathLike[str] | None], plan: Plan) -> Path:
     """Return where to write the results; raise if a later run would read them as data."""
+    name, given = argued
     format, paths, patterns, *_ = plan.found  # noqa: A001
     if given is None and len(paths) > 1:
         raise ValueError(f"the source is {len(paths)} paths: say where to write the results, by {argument('out')}")
-    to = format.sidecar(paths[0]) if given is None else path_of("out", given)
+    to = format.sidecar(paths[0]) if given is None else path_of(name, given)
     if to.suffix not in SUFFIXES:
-        raise DataError(f"{argument('out')} must end in {', '.join(SUFFIXES)}, got {str(to)!r}")
+        raise DataError(f"{argument(name)} must end in {', '.join(SUFFIXES)}, got {str(to)!r}")
     if paths and format.sidecar(paths[0]) == beside(paths[0]) and would_read(paths, patterns, to):
         raise DataError(f"{to} belongs to the source, and the next run would read it as data: pass a path elsewhere")
     return to

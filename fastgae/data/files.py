@@ -16,7 +16,16 @@ from pathlib import Path, PurePath
 from typing import IO, Any, TypeAlias
 
 from fastgae._support.project import how_to_install
-from fastgae.data.errors import DataError, UnreachableError, brought_by, first_line, is_remote, reading, without_secrets
+from fastgae.data.errors import (
+    DataError,
+    UnreachableError,
+    argument,
+    brought_by,
+    first_line,
+    is_remote,
+    reading,
+    without_secrets,
+)
 
 Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -49,6 +58,8 @@ def path_of(what: str, name: Any) -> Path:
     if is_remote(name):
         return Path(name.path) if name.protocol in HERE else name
     text = os.fspath(name)
+    if text == "":
+        raise DataError(f"{what if what == 'source' else argument(what)} is empty: expected a path")
     url = URL.match(text)
     if url and "://" not in text and url[1].lower() in (*HERE, *PAGES, *STORES):
         text = text.replace(":/", "://", 1)  # a pathlib.Path has made one slash of two

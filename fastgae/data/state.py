@@ -165,13 +165,13 @@ class State:
         with reading(self.out):
             if not (self.out.exists() if is_remote(self.out) else os.path.lexists(self.out)):
                 return
+        if self.reads(self.out):
+            raise DataError(f"{self.out} is a file of the source: pass another path as {argument('out')}")
         if not self._overwrite:
             other = " with results of other options or data" if resume and about(self.out) else ""
             way = f"pass another path as {argument('out')}, or pass {argument('overwrite', True)}"
             raise DataError(f"{self.out} exists already{other}: remove it, {way}")
         is_file = is_remote(self.out) or stat.S_ISREG(self.out.lstat().st_mode)
-        if self.reads(self.out):
-            raise DataError(f"{self.out} is a file of the source: pass another path as {argument('out')}")
         if not is_file or "asked" not in about(self.out):
             raise _foreign(self.out)
 

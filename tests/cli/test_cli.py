@@ -106,3 +106,14 @@ def test_completion_without_shtab(monkeypatch, capsys):
     message = capsys.readouterr().err
     assert "pip install '.[completion]'" in message
     assert message.count("\n") == 1
+
+
+def test_a_report_that_stdout_cannot_encode(tmp_path):
+    """As on Windows, where what is redirected has the encoding of the system."""
+    steps = [np.zeros((4, 2), np.float32)] * 2
+    np.savez(tmp_path / "r.npz", rewards=steps[0], values=steps[1], last_values=steps[0][0], 报酬=steps[0])
+    environment = os.environ | {"PYTHONIOENCODING": "cp1252"}
+    command = [sys.executable, "-m", "fastgae", "diagnose", "r.npz"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\u62a5\u916c" in done.stdout

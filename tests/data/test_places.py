@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from fastgae.data import compute
+from fastgae.data.errors import DataError
 
 from .recorded import Recorded, computed, limit, names, read, refused, write
 
@@ -189,3 +190,13 @@ def test_a_delta_table_without_its_deleted_rows(tmp_path, few):
     vectors = {"delta.enableDeletionVectors": "true"}
     deltalake.write_deltalake(tmp_path / "a", few.table(), configuration=vectors)
     refused(r"a cannot be read by deltalake: .*'deletionVectors'.* not yet supported", tmp_path / "a")
+
+
+@pytest.mark.parametrize("name", ["source", "out", "values"])
+def test_an_empty_path_is_not_the_folder_of_the_process(name, tmp_path, monkeypatch, few):
+    (folder := tmp_path / "here").mkdir()
+    monkeypatch.chdir(folder)
+    write(few.table(*ROLES), folder / "data.parquet", 60)
+    with pytest.raises(DataError, match=f"^{name} is empty: expected a path"):
+        compute(**{"source": folder / "data.parquet", name: ""})
+    assert [*tmp_path.iterdir()] == [folder]

@@ -230,7 +230,8 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
     module.def("prefetching", prefetching,
                "Return what large calls have measured: dtype, sweep, the chosen level, how often as fast as without "
                "prefetches.");
-    module.def("prefetch_into", prefetch_into, "Take this level, 0 to 2, for large calls, until they measure again.");
+    module.def("prefetch_into", prefetch_into, "Take this level, 0 to 2, for large calls, until they measure again.",
+               py::arg("level"));
     module.def(
         "redone", [] { return redone; },
         "Return how many steps of long trajectories the last call of this thread computed again.");

@@ -66,7 +66,7 @@ public:
         begin_turn();
     }
     ~Prefetching() {
-        if (kPrefetchTurnBytes - left_ > kPrefetchTurnBytes / 8) end_turn();
+        if (measures_ && kPrefetchTurnBytes - left_ > kPrefetchTurnBytes / 8) end_turn();
         if (measures_) choice_.measuring = false;
     }
     Prefetching(const Prefetching&) = delete;
@@ -89,7 +89,6 @@ private:
     }
 
     void end_turn() {
-        if (!measures_) return;
         const std::chrono::duration<double> seconds = Clock::now() - began_;
         choice_.keep(seconds.count() / double(kPrefetchTurnBytes - left_));
         if (choice_.turns < PrefetchChoice::kEnough) return begin_turn();

@@ -553,3 +553,11 @@ def test_envs_of_two_axes_are_named_by_both():
     (finding,) = (each for each in found if each.detector == "normalizer")
     assert finding.where.first == ((0, 1, 2),)
     assert found.plot([*found].index(finding)).get_suptitle() == "normalizer, env 1, 2"
+
+
+@pytest.mark.parametrize("returns_lambda", [None, 0.5])
+def test_the_explained_variance_is_that_of_the_returns(returns_lambda):
+    call = small_call((64, 4)) | {"gamma": 0.9, "gae_lambda": 0.8, "returns_lambda": returns_lambda}
+    returns = fastgae.gae(**call).returns
+    explained = 1 - np.var(returns - call["values"]) / np.var(returns)
+    np.testing.assert_allclose(fastgae.diagnose(**call).overview.explained_variance, explained, rtol=1e-4)

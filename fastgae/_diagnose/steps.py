@@ -141,9 +141,10 @@ class Steps:
     def explained_variance(self) -> float | None:
         """Return 1 - Var(returns - values) / Var(returns), with the returns of the call; None if they do not vary."""
         computed, values = self.computed(self.given), self.values[self.exists]
-        of_lambda = self.given.returns_lambda is None
-        errors = self.matrix(computed.advantages if of_lambda else computed.returns)[self.exists]
-        errors = errors if of_lambda else errors - values
+        if self.given.returns_lambda is None:
+            errors = self.matrix(computed.advantages)[self.exists]  # returns - values, before returns are rounded
+        else:
+            errors = self.matrix(computed.returns)[self.exists] - values
         variance = np.var(errors + values) if errors.size else 0.0
         explained = 1.0 - np.var(errors) / variance if variance else np.nan
         return float(explained) if np.isfinite(explained) else None

@@ -200,3 +200,9 @@ def test_an_empty_path_is_not_the_folder_of_the_process(name, tmp_path, monkeypa
     with pytest.raises(DataError, match=f"^{name} is empty: expected a path"):
         compute(**{"source": folder / "data.parquet", name: ""})
     assert [*tmp_path.iterdir()] == [folder]
+
+
+def test_without_stderr_there_is_no_progress_bar(tmp_path, monkeypatch, few):
+    source = write(few.table(*ROLES), tmp_path / "data.parquet", 60)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert compute(source).steps == 60

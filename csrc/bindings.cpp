@@ -170,7 +170,7 @@ template <class Real>
 void add_prefetching(const char* dtype, py::list& to) {
     for (std::size_t i = 0; i < std::size(kSweepNames); ++i) {
         const PrefetchChoice& choice = prefetch_choices<Real>[i];
-        if (choice.turns != PrefetchChoice::kEnough) continue;
+        if (!choice.known()) continue;
         to.append(py::make_tuple(dtype, kSweepNames[i], Index(choice.level), double(choice.gain)));
     }
 }

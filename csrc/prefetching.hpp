@@ -8,6 +8,7 @@
 #include <chrono>
 #include <iterator>
 #include <numeric>
+#include <thread>
 
 #include "tuning.hpp"
 
@@ -27,7 +28,13 @@ struct PrefetchChoice {
     double seconds[kLevels][kPrefetchTurns];  // per byte
 
     // Take this level, as if it had been chosen just now.
-    void take(Index given) { level = given, turns = kEnough, sweeps = 1; }
+    void take(Index given) {
+        while (measuring.exchange(true)) std::this_thread::yield();
+        level = given, turns = kEnough, sweeps = 1;
+        measuring = false;
+    }
+
+    bool known() const { return turns == kEnough; }
 
     // Return the level of the next turn. Every round has another order, because the sweeps of a program may alternate.
     Index next_level() const { return (turns + turns / kLevels) % kLevels; }
@@ -36,7 +43,8 @@ struct PrefetchChoice {
     // interrupted, do not count.
     void keep(double per_byte) {
         seconds[next_level()][turns / kLevels] = per_byte;
-        if (++turns < kEnough) return;
+        ++turns;
+        if (!known()) return;
         double totals[kLevels];
         for (Index i = 0; i < kLevels; ++i) {
             std::sort(seconds[i], seconds[i] + kPrefetchTurns);
@@ -57,12 +65,11 @@ public:
     Prefetching(PrefetchChoice& choice, Store store) : choice_(choice) {
         if (store != Store::streamed) return;
         level_ = int(choice.level);
-        const bool known = choice.turns == PrefetchChoice::kEnough;
         const Index sweep = choice.sweeps++;
-        if (sweep < kPrefetchWarmUp || (known && sweep % kPrefetchSweeps != 0)) return;
+        if (sweep < kPrefetchWarmUp || (choice.known() && sweep % kPrefetchSweeps != 0)) return;
         measures_ = !choice.measuring.exchange(true);
         if (!measures_) return;
-        if (known) choice.turns = 0;
+        if (choice.known()) choice.turns = 0;  // asked again: another thread may have taken the last turn just now
         begin_turn();
     }
     ~Prefetching() {
@@ -91,7 +98,7 @@ private:
     void end_turn() {
         const std::chrono::duration<double> seconds = Clock::now() - began_;
         choice_.keep(seconds.count() / double(kPrefetchTurnBytes - left_));
-        if (choice_.turns < PrefetchChoice::kEnough) return begin_turn();
+        if (!choice_.known()) return begin_turn();
         level_ = int(choice_.level);
         choice_.measuring = measures_ = false;
     }

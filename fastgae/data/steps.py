@@ -16,6 +16,7 @@ from fastgae.data.errors import argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, Carried, How, Rows
 
 BLOCK = 65_536
+UNFLAGGED = "the episode ends without a flag"
 
 # The name of an episode: one item of each column that takes part in it.
 Name: TypeAlias = tuple[Any, ...]
@@ -139,7 +140,7 @@ def unknown_end(steps: RecordedSteps, last: Array, how: How) -> RowError | None:
     """Return the fault of the first row at which an episode ends, although nothing says what follows it."""
     if steps.unflagged is not None:
         wrong = last & ~(steps.terminated | steps.truncated)
-        if (fault := _first(wrong, f"the episode ends without a flag, {steps.unflagged}")) is not None:
+        if (fault := _first(wrong, UNFLAGGED, steps.unflagged)) is not None:
             return fault
     if how.ends == "terminated" or steps.next_values is not None:
         return None
@@ -150,8 +151,7 @@ def unknown_end(steps: RecordedSteps, last: Array, how: How) -> RowError | None:
         f"and there is no value of the state after it: name a column of next_values, or say "
         f"{argument('ends', 'terminated')} if every episode ends for good"
     )
-    truncated = _first(unknown & steps.truncated, f"the episode is truncated, {way}")
-    return truncated or _first(unknown, f"the episode ends without a flag, {way}")
+    return _first(unknown & steps.truncated, "the episode is truncated", way) or _first(unknown, UNFLAGGED, way)
 
 
 def sample_of(steps: RecordedSteps, rows: int) -> RecordedSteps:
@@ -221,8 +221,8 @@ def check_none(wrong: Array, fault: str) -> None:
         raise found
 
 
-def _first(wrong: Array, fault: str) -> RowError | None:
+def _first(wrong: Array, fault: str, *advice: str) -> RowError | None:
     if not wrong.any():
         return None
     row, *envs = np.argwhere(wrong)[0].tolist()
-    return RowError(row, fault + "".join(f" in env {env}" for env in envs))
+    return RowError(row, ", ".join([fault + "".join(f" in env {env}" for env in envs), *advice]))

@@ -225,7 +225,9 @@ def _close(file: Any) -> None:
 
 def _opened(path: Path) -> Any:
     if (kind := kind_of(path)) != HDF5:
-        return Npz(path) if kind == NPZ else {file.stem: npy(file) for file in npy_files(path)}
+        arrays: dict[str, Any] = Npz(path) if kind == NPZ else {file.stem: npy(file) for file in npy_files(path)}
+        with reading(path):
+            return with_last_values(arrays)
     with brought_by("hdf5", f"reading {path}"):
         import h5py
     file = h5py.File(opened_binary(path, "blockcache") if is_remote(path) else path, "r")
@@ -247,6 +249,38 @@ class Lazy:
 
     def __getitem__(self, rows: slice) -> Array:
         return self._array()[rows]
+
+
+class Longer:
+    """The values, with those of the states after the last step as one more row."""
+
+    def __init__(self, values: Any, last_values: Array) -> None:
+        self.shape, self.dtype = (len(values) + 1, *values.shape[1:]), values.dtype
+        self._values, self._last = values, last_values[np.newaxis]
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, rows: slice) -> Array:
+        found: Array = self._values[rows]
+        return found if rows.stop in range(len(self)) else np.concatenate([found, self._last])
+
+
+def with_last_values(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays, with ``last_values``, as ``gae`` takes them, as one more row of the values."""
+    if not {"rewards", "values", "last_values"} <= arrays.keys():
+        return arrays
+    values, last = arrays["values"], arrays["last_values"]
+    if "next_values" in arrays or values.shape != arrays["rewards"].shape or not values.shape:
+        twice = "next_values" if "next_values" in arrays else f"values of shape {values.shape}"
+        raise ValueError(f"there are both last_values and {twice}: keep one of them")
+    if (last.shape, last.dtype) != (values.shape[1:], values.dtype):
+        raise ValueError(
+            f"last_values has shape {last.shape} and dtype {last.dtype}; expected {values.shape[1:]} and "
+            f"{values.dtype}, as a row of values has"
+        )
+    arrays["values"] = Longer(values, last[...])
+    return arrays
 
 
 class Npz(dict[str, Lazy]):

@@ -36,15 +36,17 @@ def grid():
 
 
 def test_time_major(tmp_path, grid, monkeypatch):
-    """The memory counts all envs. Values may have one more row in place of next values."""
+    """The memory counts all envs. In place of next values there may be last values, or one more row of values."""
     most, backwards, source = [], Rows.backwards, tmp_path / "a.npz"
     monkeypatch.setattr(Rows, "backwards", lambda *given: most.append(given[4]) or backwards(*given))
     advantages, returns = fastgae.gae(**grid)
     values = np.concatenate([grid["values"], grid["next_values"][-1:]])
     one_more = {"rewards": grid["rewards"], "values": values, "terminated": grid["terminated"]}
+    last = one_more | {"values": grid["values"], "last_values": values[-1]}
     for arrays, normalize, expected in (
         (grid, "global", (fastgae.moments(advantages).normalize(advantages), returns)),
         (one_more, None, fastgae.gae(*one_more.values())),
+        (last, None, fastgae.gae(**last)),
     ):
         np.savez(source, **arrays)
         report = compute(source, normalize=normalize, memory=limit(11 * N), overwrite=True, progress=False)
@@ -52,6 +54,27 @@ def test_time_major(tmp_path, grid, monkeypatch):
         assert (report.steps, report.episodes) == (T * N, np.count_nonzero(ends[:-1]) + N)
         assert list(map(bits, read_arrays(tmp_path / "a.advantages.parquet").values())) == list(map(bits, expected))
     assert set(most) == {11}
+
+
+def test_last_values(tmp_path, grid):
+    """A folder of arrays may have them too. They are as in gae, or refused."""
+    given, folder = {name: grid[name] for name in ("rewards", "values", "terminated")}, tmp_path / "run"
+    folder.mkdir()
+    one_env = {name: array[:, 0] for name, array in given.items()} | {"last_values": np.float32(0.5)}
+    for name, array in one_env.items():
+        np.save(folder / f"{name}.npy", array)
+    got = computed(folder, tmp_path / "out.parquet")
+    assert [bits(got[name].to_numpy()) for name in ("advantages", "returns")] == list(map(bits, fastgae.gae(**one_env)))
+    last, one_more = grid["next_values"][-1], np.concatenate([grid["values"], grid["values"][:1]])
+    for more, fault in (
+        ({"last_values": last[1:]}, r"last_values has shape \(6,\) and dtype float32; expected \(7,\) and float32"),
+        ({"last_values": last.astype(float)}, r"shape \(7,\) and dtype float64; expected \(7,\) and float32"),
+        ({"last_values": last, "next_values": grid["next_values"]}, "both last_values and next_values: keep one"),
+        ({"last_values": last, "values": one_more}, r"both last_values and values of shape \(121, 7\): keep one"),
+        (dict.fromkeys(given, 0) | {"last_values": 0}, r"both last_values and values of shape \(\): keep one"),
+    ):
+        np.savez(tmp_path / "a.npz", **given | more)
+        refused("a.npz cannot be read: .*" + fault, tmp_path / "a.npz")
 
 
 class Opened:
@@ -79,7 +102,7 @@ def test_nothing_is_unpickled(tmp_path, recorded):
 FAULTS = {
     "NaN": ("rewards", put((7, 3), np.nan), r"a.npz: row 7: rewards is NaN in env 3"),
     "flag 2": ("terminated", put((9, 1), 2), r"a.npz: row 9: terminated is 2.0; expected 0 or 1 in env 1"),
-    "no V'": ("next_values", None, r"a.npz: row \d+: the episode is truncated, and there is no value .*every episode"),
+    "no V'": ("next_values", None, r"a.npz: row \d+: the episode is truncated in env \d, and there is no value .*every episode"),
     "shape": ("values", lambda array: array[:, :3], r"a row of values has the shape \(3,\), but a row of rewards has"),
     "length": ("values", lambda array: array[:50], "there is no column 'values' for values; there are rewards, next"),
     "axes": ("rewards", lambda array: array[:, :, None], "the column of rewards holds .*; expected float32"),

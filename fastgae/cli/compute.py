@@ -91,9 +91,10 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         metavar="ROLE=NAME",
         help="which column has a role, such as rewards or episode; ROLE= if none has it",
     )
-    add("--values", metavar="COLUMN|FILE", help="the column or the file of V (default: the format's column)")
+    of_values = parser.add_mutually_exclusive_group().add_argument
+    of_values("--values", metavar="COLUMN|FILE", help="the column or the file of V (default: the format's column)")
     add("--episode", choices=("file",), help="the file, with the folders around it, is a part of an episode's name")
-    add(
+    of_values(
         "--critic",
         type=critic,
         metavar="MODULE:NAME",

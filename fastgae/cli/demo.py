@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     from fastgae.cli import rollout
 
     try:
+        dispatch.recycle()
         num_threads = dispatch.resolve_threads(None) or threads.usable_cpus()
         default = default_variant()
     except (ValueError, fastgae.BackendUnavailableError) as error:

@@ -56,13 +56,16 @@ class _Parser(argparse.ArgumentParser):
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Say which option the first unknown one may stand for."""
         given = next((each for each in unknown if each.startswith("-")), unknown[0]).partition("=")[0]
-        options = [word.strip("-").replace("-", "_") for word in re.findall(r"--[\w-]+", self.format_help())]
+        known = re.findall(r"--[\w-]+", self.format_help())
+        options = [word.strip("-").replace("-", "_") for word in known]
         word = given.strip("-").replace("-", "_")
         similar = [each for each in options if word and (each.startswith(word) or each.endswith(f"_{word}"))]
         columns = {f"column {each}=NAME": NAMES.get(each, "") for each in IN_COLUMNS if "column" in options}
         meant = elsewhere(word, {each: NAMES.get(each, "") for each in options}) or closest(word, options)
         meant = meant or elsewhere(word, columns) or min(similar, key=len, default=None)
-        if meant:
+        if given in known:
+            advice = f"; put it behind '{self.prog}'"
+        elif meant:
             advice = f"; do you mean '--{meant.replace('_', '-')}'?"
         else:
             alone = not given.startswith("-") and WORDS.get(self.prog, "").format(given)
@@ -102,6 +105,9 @@ def _command(argv: Sequence[str] | None) -> int:
     except CommandError as error:
         print(f"fastgae {args.command}: error: {error}", file=sys.stderr)
         return error.exit_code
+    except MemoryError as error:
+        print(f"fastgae {args.command}: error: there is not enough memory: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt as error:
         print("; ".join([f"fastgae {args.command}: interrupted", *map(str, error.args)]), file=sys.stderr)
         return 130

@@ -182,6 +182,7 @@ def test_what_cannot_be_used(recorded, capsys):
         (["--column", "values=v"], "there is no column 'v' for values; there are run, step, reward, values"),
         (["--column", "reward"], "expected ROLE=NAME, such as rewards=next.reward, got 'reward'"),
         (["--critic", "my_critic"], "argument --critic: expected MODULE:NAME"),
+        (["--critic", "my:critic", "--values", "v"], "argument --values: not allowed with argument --critic"),
         (["--plot", "a.jpg"], "argument --plot: expected a file name that ends in .png, .pdf, .svg, got 'a.jpg'"),
     ):
         try:

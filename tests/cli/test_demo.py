@@ -122,13 +122,17 @@ def test_what_is_missing_and_settings_that_cannot_be_used(monkeypatch, capsys):
         assert code == 1
         assert package in message
         assert "pip install '.[demo]'" in message
-    for setting in ("FASTGAE_NUM_THREADS", "FASTGAE_BACKEND"):
+    for setting in ("FASTGAE_NUM_THREADS", "FASTGAE_BACKEND", "FASTGAE_RECYCLE"):
         with monkeypatch.context() as patch:
             patch.setitem(fastgae._engine.dispatch.SETTINGS, setting, "lots")
+            fastgae._engine.dispatch.recycle.cache_clear()
             code, message = failure(["demo"], capsys)
         assert code == 1
         assert setting in message
         assert "lots" in message
+    code, message = failure(["demo", "--num-steps", str(10**14)], capsys)
+    assert code == 2
+    assert "not enough memory" in message
 
 
 def test_environment_without_flat_observations(capsys):

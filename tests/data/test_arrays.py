@@ -102,7 +102,11 @@ def test_nothing_is_unpickled(tmp_path, recorded):
 FAULTS = {
     "NaN": ("rewards", put((7, 3), np.nan), r"a.npz: row 7: rewards is NaN in env 3"),
     "flag 2": ("terminated", put((9, 1), 2), r"a.npz: row 9: terminated is 2.0; expected 0 or 1 in env 1"),
-    "no V'": ("next_values", None, r"a.npz: row \d+: the episode is truncated in env \d, and there is no value .*every episode"),
+    "no V'": (
+        "next_values",
+        None,
+        r"a.npz: row \d+: the episode is truncated in env \d, and there is no value .*every episode",
+    ),
     "shape": ("values", lambda array: array[:, :3], r"a row of values has the shape \(3,\), but a row of rewards has"),
     "length": ("values", lambda array: array[:50], "there is no column 'values' for values; there are rewards, next"),
     "axes": ("rewards", lambda array: array[:, :, None], "the column of rewards holds .*; expected float32"),

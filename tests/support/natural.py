@@ -363,6 +363,7 @@ COMMANDS = [
     ("-v", "do you mean '--version'?"),
     ("compute", "the following arguments are required: SOURCE, as in `fastgae compute "),
     ("diagnose", "the following arguments are required: SOURCE, as in `fastgae diagnose "),
+    ("--json info", "put it behind 'fastgae info'"),
     ("compute episodes.parquet --lam 0.9", "do you mean '--gae-lambda'?"),
     ("compute episodes.parquet --gae_lambda 0.9", "do you mean '--gae-lambda'?"),
     ("compute episodes.parquet --output=x.parquet", "do you mean '--out'?"),

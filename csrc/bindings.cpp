@@ -67,8 +67,8 @@ bool read_out(PyObject* given, PyObject* (&out)[2]) {
         out[0] = out[1] = registered.new_output;
         return true;
     }
-    if (!(PyTuple_CheckExact(given) || PyList_CheckExact(given)) || PySequence_Fast_GET_SIZE(given) != 2) return false;
-    for (int i = 0; i < 2; ++i) out[i] = PySequence_Fast_GET_ITEM(given, i);
+    if (!PyTuple_CheckExact(given) || PyTuple_GET_SIZE(given) != 2) return false;  // other threads may change lists
+    for (int i = 0; i < 2; ++i) out[i] = PyTuple_GET_ITEM(given, i);
     return true;
 }
 
@@ -209,6 +209,9 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
     module.doc() = "The compiled kernels of fastgae. Internal: call fastgae.gae.";
     register_types();
     define_recycling(module);
+#if !defined(_WIN32)
+    pthread_atfork(nullptr, nullptr, end_measuring);
+#endif
     using Names = std::vector<std::string>;
     Names compiled_targets;
     for (const Target* const* target = targets; *target; ++target) compiled_targets.push_back((*target)->name);

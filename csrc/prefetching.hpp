@@ -59,6 +59,12 @@ struct PrefetchChoice {
 template <class Real>
 inline PrefetchChoice prefetch_choices[std::size(kSweepNames)];
 
+// A forked process does not have the thread that measured.
+inline void end_measuring() {
+    for (PrefetchChoice& choice : prefetch_choices<float>) choice.measuring = false;
+    for (PrefetchChoice& choice : prefetch_choices<double>) choice.measuring = false;
+}
+
 // How one thread's sweep prefetches. It measures if it is time to look and no other thread does.
 class Prefetching {
 public:

@@ -112,7 +112,10 @@ inline void* handle(xla::Frame* frame) noexcept {
                                                                  described(frame->results));
             return nullptr;
         } catch (py::error_already_set& error) {
-            return xla::error(*frame, py::str(error.value()), xla::kInvalidArgument);
+            const std::string message = py::str(error.value());
+            // XLA's error must not take the place of Ctrl-C, so let it come again, to the main thread.
+            if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+            return xla::error(*frame, message, xla::kInvalidArgument);
         }
     } catch (const std::bad_alloc&) {
         return xla::error(*frame, "out of memory", xla::kResourceExhausted);

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import warnings
 from itertools import product
 
 import numpy as np
@@ -264,6 +265,22 @@ print(json.dumps([
     assert category == "RuntimeWarning"
     assert "cpp" in message
     assert "undefined symbol: nowhere" in message
+
+
+@pytest.mark.parametrize("error", [OSError, RecursionError, MemoryError], ids=lambda error: error.__name__)
+def test_what_fails_for_a_moment_is_tried_again(under, monkeypatch, error):
+    """Where NumPy's own part cannot be imported, the process has too few files, memory or room on the stack."""
+
+    def failing(name):
+        raise error("for a moment")
+
+    dispatch._import.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(importlib, "import_module", failing)
+        for _ in range(2):
+            with pytest.raises(error, match="for a moment"), warnings.catch_warnings(action="ignore"):
+                fastgae.gae([1.0], [1.0, 1.0], [0])
+    assert dispatch.resolve(None, None).module is module_of(split(BACKENDS[0])[0])
 
 
 def test_the_environment_is_read_at_the_import(python):

@@ -43,3 +43,13 @@ def test_the_line_that_sorts_is_right():
     got = fastgae.gae_tree(*given, gamma=1.0, gae_lambda=1.0)
     assert sorted(got.returns.tolist()) == [1, 2, 3, 3.5, 5]
     assert_same_bits(got.advantages, got.returns)
+
+
+def test_numba_reads_parents_that_another_thread_changes():
+    """They were right when they were checked. Wrong ones may give any numbers, but nothing else is written."""
+    trees = pytest.importorskip("fastgae._backends.numba.trees")
+    memory, ones, flags = np.zeros(9), np.ones(3), np.ones(3, bool)
+    for parents in ([-1, 7, 0], [-1, 1, -2], [2, 0, 2**62]):
+        trees.tree_scan(np.array(parents), ones, ones, ones, flags, None, flags.copy(), memory[3:6])
+        assert not memory[:3].any(), parents
+        assert not memory[6:].any(), parents

@@ -8,7 +8,7 @@ import functools
 import importlib
 import os
 import warnings
-from _thread import RLock  # to import threading takes a tenth of the time of `import fastgae`
+from _thread import RLock, _local  # to import threading takes a tenth of the time of `import fastgae`
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -95,16 +95,19 @@ def _info(name: str, device: str) -> BackendInfo:
 # locks, in this order: the one around the import of a backend, and those that a backend holds while it compiles.
 _importing = RLock()
 _fork_waits_for: list[Any] = [_importing]
+_forking = _local()  # the locks that this thread took, because an exception such as Ctrl-C may end the wait for one
 
 
 def _before_fork() -> None:
+    _forking.locks = []
     for lock in _fork_waits_for:
         lock.acquire()
+        _forking.locks.append(lock)
 
 
 def _after_fork() -> None:
-    for lock in reversed(_fork_waits_for):
-        lock.release()
+    while _forking.locks:
+        _forking.locks.pop().release()
 
 
 @functools.cache
@@ -142,13 +145,17 @@ def _import(name: str) -> Any:
     """Import a backend, or return the exception that says why it cannot run."""
     try:
         _watch_forks()
-        with _ctrl_c_waits(), _importing:
+        with _importing, _ctrl_c_waits():  # in this order, or a fork by another thread may keep the handler of Ctrl-C
             module = importlib.import_module(f"fastgae._backends.{name}")
-            _fork_waits_for.extend(getattr(module, "FORK_WAITS_FOR", ()))
+            locks = getattr(module, "FORK_WAITS_FOR", ())
+            _fork_waits_for.extend(lock for lock in locks if lock not in _fork_waits_for)
             return module
-    except MemoryError:  # not a property of the backend: the next call may find memory
+    except (MemoryError, RecursionError):  # not a property of the backend: the next call may find room
         raise
     except Exception as error:  # a package that does not fit the installed NumPy may raise any exception
+        if not NEEDS[name]:  # only this moment can be to blame, such as one without free file descriptors
+            _import.cache_clear()
+            raise
         missing = isinstance(error, ModuleNotFoundError) and error.name in NEEDS[name]
         without_gpu = name == ON_DEVICES and isinstance(error, BackendUnavailableError)
         if not (missing or without_gpu):

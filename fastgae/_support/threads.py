@@ -1,10 +1,17 @@
-"""Count the CPUs that this process may use."""
+"""Count the CPUs that this process may use, and know whether it was forked."""
 
 import functools
 import math
 import os
 import sys
 from pathlib import Path
+
+_imported_in = os.getpid()
+
+
+def is_forked() -> bool:
+    """Return whether this process was forked after fastgae was imported."""
+    return os.getpid() != _imported_in
 
 
 def usable_cpus() -> int:

@@ -105,7 +105,7 @@ class _Place:
 
 
 _places: dict[tuple[int, str], _Place] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()  # not Lock: where Ctrl-C ends the wait of a fork, it must not release another thread's
 if hasattr(os, "register_at_fork"):  # otherwise it could stay locked in the child
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 

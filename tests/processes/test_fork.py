@@ -75,6 +75,70 @@ def test_fork_beside_busy_threads(python, backend):
     assert python(FORK, backend) == "done"
 
 
+WHILE_A_THREAD_MEASURES = """
+import os, signal, threading, warnings
+import numpy as np
+import fastgae
+from fastgae import _core
+
+warnings.simplefilter("ignore", DeprecationWarning)
+stop, ones = threading.Event(), np.ones((512, 8192), np.float32)
+
+def work():
+    while not stop.is_set():
+        fastgae.gae(ones, ones, ones > 0, last_values=ones[0], backend="cpp", num_threads=1)
+
+thread = threading.Thread(target=work)
+thread.start()
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(100)  # ends a child that waits for ever
+        _core.prefetch_into(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, "the child hung"
+stop.set()
+thread.join()
+print("done")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+@pytest.mark.skipif("cpp" not in ONE_TARGET, reason="cpp is not built")
+def test_fork_while_a_thread_measures_prefetches(python):
+    assert python(WHILE_A_THREAD_MEASURES) == "done"
+
+
+FIRST_CALL_IN_THE_CHILD = """
+import os, warnings
+import numba
+import numpy as np
+import fastgae
+
+warnings.simplefilter("ignore", DeprecationWarning)
+
+@numba.njit(parallel=True)
+def add_one(x):
+    for i in numba.prange(len(x)):
+        x[i] += 1
+
+add_one(np.ones(1000))
+child = os.fork()
+if child == 0:
+    ones = np.ones((1024, 4096), np.float32)
+    fastgae.gae(ones, ones, ones > 0, last_values=ones[0], backend="numba", num_threads=2)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0, "GNU OpenMP kills a forked child that uses its threads"
+print("done")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+@pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
+def test_the_first_call_of_numba_is_in_a_forked_child(python):
+    assert python(FIRST_CALL_IN_THE_CHILD) == "done"
+
+
 WHILE_A_THREAD_LOGS = """
 import os, threading
 import fastgae

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from fastgae._engine import dispatch
 from support.backends import BACKENDS
 from support.cases import assert_same_bits, make_case
 
@@ -91,6 +92,35 @@ except KeyboardInterrupt:
 @needs_numba
 def test_ctrl_c_during_the_first_import_of_numba(python):
     assert python(CTRL_C_IN_AN_IMPORT).split() == ["[2.", "2.]", "default_int_handler"]
+
+
+def test_the_handler_of_ctrl_c_is_changed_only_under_the_lock_that_a_fork_waits_for(monkeypatch):
+    """Otherwise a child may begin with the handler that makes Ctrl-C wait, and nothing takes it away there."""
+    seen = []
+
+    class Lock:
+        def __enter__(self):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+        def __exit__(self, *error):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    monkeypatch.setattr(dispatch, "_importing", Lock())
+    dispatch._import.__wrapped__("numpy")
+    assert seen == [signal.getsignal(signal.SIGINT)] * 2
+
+
+def test_an_exception_that_ends_the_wait_of_a_fork_leaves_no_lock_locked(monkeypatch):
+    class Waiting:
+        def acquire(self):
+            raise KeyboardInterrupt
+
+    locks = [threading.Lock(), threading.Lock()]
+    monkeypatch.setattr(dispatch, "_fork_waits_for", [*locks, Waiting()])
+    with pytest.raises(KeyboardInterrupt):
+        dispatch._before_fork()
+    dispatch._after_fork()
+    assert not any(lock.locked() for lock in locks)
 
 
 class Interrupted:

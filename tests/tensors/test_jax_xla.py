@@ -1,9 +1,11 @@
 """Calls in programs that JAX compiles for the CPU: XLA calls the compiled module, and Python only looks on once."""
 
+import contextlib
 import functools
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import threading
 from pathlib import Path
@@ -169,6 +171,29 @@ def test_wrong_numbers_end_the_program():
             jax.block_until_ready(program(rewards, right, 1.5))
         with pytest.raises(ERRORS, match=r"terminated .*0\.5"):
             jax.block_until_ready(program(rewards, right.at[1, 1].set(0.5), 0.9))
+
+
+def test_ctrl_c_while_python_looks_on(monkeypatch):
+    """XLA knows no KeyboardInterrupt, and its own error would end in `except Exception`."""
+
+    def pressed(*given, **named):
+        raise KeyboardInterrupt
+
+    def call(rewards):
+        return fastgae.gae(rewards, rewards, None, last_values=0.0, gamma=0.515)  # of no other test
+
+    program = jax.jit(call).lower(jnp.ones(7)).compile()
+    monkeypatch.setattr(jax_xla, "Batch", pressed)
+
+    def careless():
+        for _ in range(1000):
+            with contextlib.suppress(Exception):
+                jax.block_until_ready(program(jnp.ones(7)))
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
+    with pytest.raises(KeyboardInterrupt):
+        careless()
+    signal.signal(signal.SIGINT, before)
 
 
 def test_threads():

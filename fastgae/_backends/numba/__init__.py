@@ -7,7 +7,6 @@ the parallel loop 1 more. Later processes load it in 0.02 seconds.
 
 import contextlib
 import multiprocessing
-import os
 import threading
 from collections.abc import Callable
 from operator import is_, itemgetter
@@ -29,7 +28,7 @@ from fastgae._equation.arrays import fill
 from fastgae._equation.exact_sums import sums_by_numpy
 from fastgae._equation.trees import Trees
 from fastgae._support import memory
-from fastgae._support.threads import usable_cpus
+from fastgae._support.threads import is_forked, usable_cpus
 
 Function = Callable[..., None]
 
@@ -62,11 +61,7 @@ _kernels: dict[tuple[Any, ...], Any] = {}  # compiled
 # threading layer survives that. Ctrl-C can come between any two instructions, so it can leave this lock held. It is an
 # RLock because the thread's next call can then take it again, and releases it as often as it is held.
 _one_at_a_time = threading.RLock()
-_forked = threading.Event()
-if multiprocessing.parent_process() is not None and multiprocessing.get_start_method() == "fork":
-    _forked.set()  # This process was forked before this module was imported.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked.set)
+_by_fork = multiprocessing.parent_process() is not None and multiprocessing.get_start_method() == "fork"
 
 
 def _llvm_lock() -> Any:
@@ -228,7 +223,7 @@ def _pool_is_safe() -> bool:
     GNU OpenMP kills or hangs a forked child. The layer workqueue aborts when two Python threads use it at once, and the
     other thread may run one of the caller's own kernels.
     """
-    if _forked.is_set():
+    if _by_fork or is_forked():
         return False
     try:
         get_num_threads()  # This launches the pool, and threading_layer() raises before that.

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <vector>
 
 #include "kernels.hpp"
 #include "stored.hpp"
@@ -99,6 +100,25 @@ struct Operand {
             (strides[axis] < 0 ? below : above) += (shape[axis] - 1) * strides[axis];
         return {data + below, data + above};
     }
+};
+
+// Copies of the shapes and strides of a call's arrays. Where another thread gives an array another shape, NumPy frees
+// those that the operand points to.
+class Shapes {
+public:
+    Shapes() { copies_.reserve((kArguments + 2) * 2 * kMostAxes); }  // the arguments and two results; it never moves
+
+    void keep(Operand& given) {
+        if (given.rank == 0) return;
+        for (const Index** const numbers : {&given.shape, &given.strides}) {
+            copies_.insert(copies_.end(), *numbers, *numbers + given.rank);
+            *numbers = copies_.data() + copies_.size() - given.rank;
+        }
+    }
+
+private:
+    static constexpr Index kMostAxes = 64;  // of NumPy's arrays
+    std::vector<Index> copies_;
 };
 
 // Let an array without axes be a number. Arguments that must have axes are declined either way.

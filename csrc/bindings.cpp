@@ -82,7 +82,8 @@ Index threads_for(PyObject* rewards, Index num_threads) {
 // Operands point into arrays, so from reading them to the results nothing may run that could change an array: no Python
 // code, and no garbage collector.
 template <class Real>
-py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threads, const Target& target) {
+py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threads, const Target& target,
+                    Shapes* shapes) {
     CallReader<Real> reader(call, num_threads, recycled_memory);
     if (!reader.read_layout()) return py::none();
     // New results lie as numpy.empty_like puts them, which has an order of its own for broadcast rewards.
@@ -94,12 +95,11 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
                          ? new_array(call[kRewards], sizeof(Real) == sizeof(float) ? registered.f32 : registered.f64,
                                      sizeof(Real), reader.fortran_ordered())
                          : py::reinterpret_borrow<py::object>(out[i]);
-    const Operand advantages = operand_of(results[0].ptr(), call.checked);
-    const Operand returns = operand_of(results[1].ptr(), call.checked);
+    Operand advantages = operand_of(results[0].ptr(), call.checked);
+    Operand returns = operand_of(results[1].ptr(), call.checked);
     const How how = {target, num_threads, recycled_memory, registered.eps};
-    // To drop the GIL and take it again costs a small call as much as a quarter of the recursion.
     std::optional<WithoutGil> released;
-    if (call[kRewards].elements() > kSmallSteps) released.emplace();
+    if (shapes) shapes->keep(advantages), shapes->keep(returns), released.emplace();
     const bool filled = fill(call, reader, advantages, returns, how);
     released.reset();
     if (!filled) return py::none();
@@ -137,7 +137,14 @@ py::object gae_of_call(PyObject* arguments, PyObject* num_threads, PyObject* tar
     if (recorded) recording->call = call;
     const Type type = working_type(call);
     if (type == Type::other) return py::none();
-    py::object result = (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen);
+    // To drop the GIL and take it again costs a small call as much as a quarter of the recursion.
+    std::optional<Shapes> without_gil;
+    if (call[kRewards].elements() > kSmallSteps) {
+        without_gil.emplace();
+        for (Operand& operand : call.operands) without_gil->keep(operand);
+    }
+    py::object result = (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen,
+                                                                                 without_gil ? &*without_gil : nullptr);
     if (recorded && !result.is_none()) record(given, out, index_from(num_threads), chosen);
     return result;
 }

@@ -92,3 +92,43 @@ def test_flags_and_lengths_change_during_calls(python, backend, tmp_path):
         writer.stdin.close()
     assert done > 0
     assert done + refused == 30 * 18
+
+
+RESHAPED = """
+import threading
+import numpy as np
+import fastgae
+
+steps, envs = 1024, 4096
+rewards, values = np.ones((steps, envs), np.int64), np.zeros((steps + 1, envs))  # to convert them takes milliseconds
+terminated, truncated = np.zeros((2, steps, envs), bool)
+truncated[::7, ::9] = True
+count, stop = int(truncated.sum()), threading.Event()
+final_values = np.zeros(count)
+
+def reshape():
+    while not stop.is_set():
+        final_values.shape = count, 1  # frees shape and strides, which the next array gets
+        other = np.lib.stride_tricks.as_strided(np.zeros(8), (count,), (2**40,))
+        stop.wait(0.001)
+        del other
+        final_values.shape = count
+        stop.wait(0.001)
+
+thread = threading.Thread(target=reshape)
+thread.start()
+for _ in range(150):
+    try:
+        fastgae.gae(rewards, values, terminated, truncated, final_values=final_values, backend="cpp", num_threads=1)
+    except (TypeError, ValueError):
+        pass
+stop.set()
+thread.join()
+print("done")
+"""
+
+
+@pytest.mark.skipif(not any(name.startswith("cpp") for name in BACKENDS), reason="cpp is not built")
+def test_a_thread_that_changes_a_shape(python):
+    """NumPy frees the old shape, from which a call must not read then. It takes luck to see: every third time."""
+    assert python("import warnings; warnings.simplefilter('ignore')\n" + RESHAPED) == "done"

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import fastgae
+from fastgae._canonical import tree
+from support.backends import BACKENDS
 from support.cases import assert_same_bits
 
 
@@ -45,11 +47,19 @@ def test_the_line_that_sorts_is_right():
     assert_same_bits(got.advantages, got.returns)
 
 
-def test_numba_reads_parents_that_another_thread_changes():
-    """They were right when they were checked. Wrong ones may give any numbers, but nothing else is written."""
-    trees = pytest.importorskip("fastgae._backends.numba.trees")
-    memory, ones, flags = np.zeros(9), np.ones(3), np.ones(3, bool)
-    for parents in ([-1, 7, 0], [-1, 1, -2], [2, 0, 2**62]):
-        trees.tree_scan(np.array(parents), ones, ones, ones, flags, None, flags.copy(), memory[3:6])
-        assert not memory[:3].any(), parents
-        assert not memory[6:].any(), parents
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "numpy" and not name.startswith("cpp")])
+def test_another_thread_changes_parents(monkeypatch, backend):
+    """What is computed is what was checked. NumPy checks every index, and C++ every parent, as it computes."""
+    parents, ones = np.arange(5) - 1, np.ones(5)
+    expected, check = (
+        fastgae.gae_tree(ones, ones, parents, None, last_values=0.0, gamma=1.0, backend=backend),
+        tree._check_parents,
+    )
+
+    def changed(checked):
+        check(checked)
+        parents[:] = 2**40
+
+    monkeypatch.setattr(tree, "_check_parents", changed)
+    got = fastgae.gae_tree(ones, ones, parents, None, last_values=0.0, gamma=1.0, backend=backend)
+    assert_same_bits(got, expected)

@@ -43,6 +43,7 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
                 f"last_values has shape {last[0].shape}; expected one number, or {ONE_PER_LEAF}, {rewards.shape}"
             )
         return call, {"last_values": last[0] if last else None, "parents": parents, "weights": weights}
+    parents = parents.copy()  # another thread may change the array between this check and the recursion
     _check_parents(parents)
     leaves = np.bincount(parents[parents >= 0], minlength=len(rewards)) == 0
     if (wrong := np.flatnonzero(terminated & ~leaves)).size:

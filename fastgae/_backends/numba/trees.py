@@ -17,8 +17,7 @@ def tree_scan(
             y[node] = sums[node]
         else:
             follows[node] = True
-        parent = parents[node]
-        if 0 <= parent < node and follows[node]:  # another thread may have changed it since it was checked
-            sums[parent] += shares[node] * y[node]
-            follows[parent] = True
+        if parents[node] >= 0 and follows[node]:
+            sums[parents[node]] += shares[node] * y[node]
+            follows[parents[node]] = True
     return y, sums

@@ -1,5 +1,7 @@
 """Rollouts that branch: threads, and the line that sorts nodes; ``fuzz`` compares random trees with an oracle."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -51,15 +53,12 @@ def test_the_line_that_sorts_is_right():
 def test_another_thread_changes_parents(monkeypatch, backend):
     """What is computed is what was checked. NumPy checks every index, and C++ every parent, as it computes."""
     parents, ones = np.arange(5) - 1, np.ones(5)
-    expected, check = (
-        fastgae.gae_tree(ones, ones, parents, None, last_values=0.0, gamma=1.0, backend=backend),
-        tree._check_parents,
-    )
+    call = partial(fastgae.gae_tree, ones, ones, parents, None, last_values=0.0, gamma=1.0, backend=backend)
+    expected, check = call(), tree._check_parents
 
     def changed(checked):
         check(checked)
         parents[:] = 2**40
 
     monkeypatch.setattr(tree, "_check_parents", changed)
-    got = fastgae.gae_tree(ones, ones, parents, None, last_values=0.0, gamma=1.0, backend=backend)
-    assert_same_bits(got, expected)
+    assert_same_bits(call(), expected)

@@ -227,7 +227,7 @@ def _opened(path: Path) -> Any:
     if (kind := kind_of(path)) != HDF5:
         arrays: dict[str, Any] = Npz(path) if kind == NPZ else {file.stem: npy(file) for file in npy_files(path)}
         with reading(path):
-            return with_last_values(arrays)
+            return as_rollout(arrays)
     with brought_by("hdf5", f"reading {path}"):
         import h5py
     file = h5py.File(opened_binary(path, "blockcache") if is_remote(path) else path, "r")
@@ -266,8 +266,10 @@ class Longer:
         return found if rows.stop in range(len(self)) else np.concatenate([found, self._last])
 
 
-def with_last_values(arrays: dict[str, Any]) -> dict[str, Any]:
+def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
     """Return the arrays, with ``last_values``, as ``gae`` takes them, as one more row of the values."""
+    if {"rewards", "mask"} <= arrays.keys():
+        raise ValueError("there is a mask, which fastgae.gae reads, but recorded data have no steps to leave out")
     if not {"rewards", "values", "last_values"} <= arrays.keys():
         return arrays
     values, last = arrays["values"], arrays["last_values"]

@@ -71,6 +71,7 @@ def test_last_values(tmp_path, grid):
         ({"last_values": last.astype(float)}, r"shape \(7,\) and dtype float64; expected \(7,\) and float32"),
         ({"last_values": last, "next_values": grid["next_values"]}, "both last_values and next_values: keep one"),
         ({"last_values": last, "values": one_more}, r"both last_values and values of shape \(121, 7\): keep one"),
+        ({"last_values": last, "mask": grid["terminated"]}, "there is a mask, which fastgae.gae reads"),
         (dict.fromkeys(given, 0) | {"last_values": 0}, r"both last_values and values of shape \(\): keep one"),
     ):
         np.savez(tmp_path / "a.npz", **given | more)

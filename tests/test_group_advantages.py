@@ -1,4 +1,4 @@
-"""Advantages relative to a group: against fractions, in every order, and beside the formulas of other libraries."""
+"""Advantages relative to a group: against fractions, in every order, and with labels and tensors of every kind."""
 
 import math
 from fractions import Fraction
@@ -67,6 +67,12 @@ def test_by_definition(kind, dtype, labels):
         assert got.dtype == dtype
         rtol = 2e-7 if dtype == np.float32 else 1e-14
         np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol, err_msg=str(settings))
+
+
+def test_the_defaults_are_those_of_grpo():
+    rewards, groups, _ = answers("scores", np.float64)
+    named = group_advantages(rewards, groups, baseline="mean", scale="std", ddof=1, eps=1e-6)
+    assert_same_bits(group_advantages(rewards, groups), named)
 
 
 def test_sums_are_rounded_once():
@@ -280,55 +286,3 @@ def test_equal_rewards():
         np.testing.assert_allclose(centered / (std + np.float32(1e-6)), verl, rtol=0.01)
         np.testing.assert_allclose(centered / (std + np.float32(1e-4)), trl, rtol=0.01)
         assert not group_advantages(rewards, [0] * count).any()
-
-
-def openrlhf_loop(rewards, samples, estimator):
-    """``experience_maker.py`` of OpenRLHF 0.11, written out."""
-    rows = rewards.reshape(-1, samples)
-    mean, std = rows.mean(1, keepdims=True), rows.std(1, ddof=1, keepdims=True)
-    if estimator == "rloo":
-        return (rows - (rows.sum(1, keepdims=True) - rows) / (samples - 1)).ravel()
-    return ((rows - mean) / (std + 1e-9 if estimator == "group_norm" else 1)).ravel()
-
-
-def test_openrlhf():
-    rewards = np.random.default_rng(3).normal(size=40)
-    for estimator, settings in (
-        ("rloo", {"baseline": "leave_one_out", "scale": "none"}),
-        ("dr_grpo", {"scale": "none"}),
-        ("reinforce_baseline", {"scale": "none"}),
-        ("group_norm", {"eps": 1e-9}),
-    ):
-        got = group_advantages(rewards, np.arange(40) // 8, **settings)
-        np.testing.assert_allclose(got, openrlhf_loop(rewards, 8, estimator), rtol=1e-13, atol=1e-13)
-
-
-def nemo_rl_loop(prompts, rewards, leave_one_out, normalize):
-    """``GRPOAdvantageEstimator`` of NeMo-RL 0.6, written out."""
-    baseline, std = rewards.copy(), np.zeros(len(rewards))
-    for prompt in np.unique(prompts):
-        (own,) = np.nonzero(prompts == prompt)
-        if len(own) > 1:
-            weights = 1.0 - np.eye(len(own)) * leave_one_out
-            count = len(own) - leave_one_out
-            baseline[own] = weights @ rewards[own] / count
-            variance = weights @ rewards[own] ** 2 / count - baseline[own] ** 2
-            std[own] = np.sqrt(np.maximum(variance, 0) * count / (count - 1)) if count > 1 else 0
-    advantages = rewards - baseline
-    return np.where((std > 0) & normalize, advantages / (std + 1e-6), advantages)
-
-
-def test_nemo_rl():
-    rng = np.random.default_rng(4)
-    prompts = rng.integers(0, 12, 60)  # of which some have one answer or two
-    for rewards in (rng.normal(size=60), rng.integers(0, 2, 60).astype(float)):
-        for leave_one_out in (True, False):
-            for normalize in (True, False):
-                got = group_advantages(
-                    rewards,
-                    prompts,
-                    baseline="leave_one_out" if leave_one_out else "mean",
-                    scale="std" if normalize else "none",
-                )
-                expected = nemo_rl_loop(prompts, rewards, leave_one_out, normalize)
-                np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)

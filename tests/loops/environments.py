@@ -1,4 +1,4 @@
-"""Loops of libraries and courses that train in environments, in NumPy."""
+"""Loops of libraries and courses that train in environments, in NumPy; support/identified.py has more libraries."""
 
 import numpy as np
 
@@ -6,17 +6,6 @@ from . import BOTH, GAE, GIVEN, LAST, LONGER, NO_LAST, Corpus, swept
 
 corpus = Corpus()
 says = corpus.says
-
-
-@says(GAE, BOTH)
-def cleanrl(rewards, values, dones, next_value, next_done, gamma, gae_lambda):
-    advantages, last = np.zeros_like(rewards), 0
-    for t in reversed(range(len(rewards))):
-        final = t == len(rewards) - 1
-        going_on = 1.0 - (next_done if final else dones[t + 1])
-        delta = rewards[t] + gamma * (next_value if final else values[t + 1]) * going_on - values[t]
-        advantages[t] = last = delta + gamma * gae_lambda * going_on * last
-    return advantages, advantages + values
 
 
 @says(GAE, BOTH)

@@ -9,7 +9,6 @@ from . import BOTH, GIVEN, TOKENS, Corpus, swept
 corpus = Corpus()
 says = corpus.says
 MASKED = f"fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, {GIVEN}, time_axis=1)"
-ZEROED = f"fastgae.gae((rewards * mask), (values * mask), terminated=None, last_values=0.0, {GIVEN}, time_axis=1)"
 
 
 def of_tokens(values, rewards, gamma, lam):
@@ -42,21 +41,10 @@ def trl(rewards, values, gamma, lam):
     return advantages, advantages + values
 
 
-@says(ZEROED, BOTH)
-def open_rlhf(values, rewards, action_mask, gamma, lambd):
-    values, rewards = values * action_mask, rewards * action_mask
-    return of_tokens(values, rewards, gamma, lambd), of_tokens(values, rewards, gamma, lambd) + values
-
-
-@says(MASKED, ("normalised advantages (mean 0, Bessel's std 1)", "returns"))
-def verl(token_level_rewards, values, response_mask, gamma, lam):
-    advantages = carried(token_level_rewards, values, response_mask, gamma, lam)
-    return whiten(advantages, response_mask), advantages + values
-
-
 @says(MASKED, ("normalised advantages (mean 0, Bessel's std 1)", "returns"))
 def sky_rl(token_level_rewards, values, response_masks, gamma, lambd, **kwargs):
-    return verl(token_level_rewards, values, response_masks, gamma, lambd)
+    advantages = carried(token_level_rewards, values, response_masks, gamma, lambd)
+    return whiten(advantages, response_masks), advantages + values
 
 
 @says(MASKED, completion_mask="mask")

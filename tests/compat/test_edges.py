@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from fastgae.compat import envpool, rlax, rllib, rsl_rl, tianshou, trl
-from support.cases import assert_same_bits
+from support.cases import assert_same_bits, make_case
 from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, arrays_of, given_as, of_numpy
-from support.trajectories import steps
 
 from .test_arguments import TABLE
 
@@ -40,15 +39,14 @@ def test_one_step_of_rsl_rl_has_no_std():
 
 def test_tianshou_in_a_larger_buffer():
     """The batch lies backwards in it, and two episodes are unfinished."""
-    s = steps((40, 1))
-    s = s._make(array[:, 0] for array in s)
+    s = make_case((40, 1), np.float32, bootstrap="next_values").mapped(lambda _, array: array[:, 0])
     assert s.terminated.any()
     indices, unfinished = np.arange(40)[::-1] + 2, [7, 39]
     terminated = np.zeros(42, bool)
     terminated[indices] = s.terminated
     batch = type("Batch", (), {"rew": s.rewards.astype(float), "terminated": s.terminated, "truncated": s.truncated})
     buffer = type("Buffer", (), {"terminated": terminated, "unfinished_index": lambda: indices[unfinished]})
-    following, ends = s.next_values * ~s.terminated, s.done.copy()
+    following, ends = s.next_values * ~s.terminated, s.terminated | s.truncated
     ends[unfinished] = True
     returns, advantages = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, s.values)
     assert_same_bits(advantages, tianshou._gae(s.values, following, batch.rew, ends, 0.99, 0.95))

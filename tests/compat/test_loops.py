@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from fastgae.compat import envpool, skrl, spinningup, stable_baselines3, verl
-from support.cases import assert_same_bits
+from support.cases import assert_same_bits, make_case
 from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, arrays_of, given_as, of_numpy
-from support.trajectories import COEFFICIENTS, steps
 
 from .test_arguments import RESPONSES
 
@@ -345,14 +344,14 @@ def test_discount_cumsum(dtype):
 @pytest.mark.parametrize("number", [float, np.float32, np.array])
 def test_finish_path(number):
     """A path at a time, as episodes end; a Python number makes the deltas float64, an array leaves them float32."""
-    s = steps((100, 1))
-    rewards, values = s.rewards[:, 0], s.values[:, 0]
-    for gamma, lam in COEFFICIENTS:
+    s = make_case((100, 1), np.float32, bootstrap="next_values").mapped(lambda _, array: array[:, 0])
+    rewards, values = s.rewards, s.values
+    for gamma, lam in ((0.99, 0.95), (1.0, 1.0), (0.9, 0.0), (0.97, 0.8)):
         buffer = SimpleNamespace(rew_buf=rewards, val_buf=values, ptr=0, path_start_idx=0, gamma=gamma, lam=lam)
         buffer.adv_buf, buffer.ret_buf = (np.full(100, np.nan, np.float32) for _ in range(2))
         start = 0
-        for t in np.flatnonzero(s.done[:, 0] | (np.arange(100) == 99)):
-            last = 0 if s.terminated[t, 0] else number(s.next_values[t, 0])
+        for t in np.flatnonzero(s.terminated | s.truncated | (np.arange(100) == 99)):
+            last = 0 if s.terminated[t] else number(s.next_values[t])
             buffer.ptr = t + 1
             spinningup.finish_path(buffer, *([last] if last else []))  # a path that terminated is the default
             path, dtype = slice(start, t + 1), getattr(last, "dtype", np.float64)

@@ -56,9 +56,7 @@ def test_the_command_says_what_is_wrong_with_a_file(capsys, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     rollout = {"rewards": natural.ONES, "values": natural.LONGER, "terminated": natural.FLAGS}
     np.savez("rollout.npz", **rollout)
-    np.savez("dones.npz", **{"dones" if name == "terminated" else name: each for name, each in rollout.items()})
     np.savez("swapped.npz", **rollout | {"values": natural.LONGER.T})
-    np.savez("objects.npz", **rollout | {"rewards": natural.ONES.astype(object)})
     (tmp_path / "table.csv").write_text("reward,values,done\n1.0,1.0,0\n")
     (tmp_path / "text.parquet").write_text("no table")
     for line, advice in natural.ON_FILES:

@@ -72,16 +72,6 @@ def test_sums_and_quotients_are_those_of_fractions(backend, dtype):
         assert (got.mean, got.variance, got.std) == (nearest(mean), nearest(variance), nearest_root(variance))
 
 
-def test_std_is_rounded_once():
-    """Where the variance is rounded first, its root is often another float64."""
-    rounded_twice = 0
-    for numbers in np.random.default_rng(3).normal(size=(60, 5)):
-        got = fastgae.moments(numbers)
-        assert got.std == nearest_root(fractions_of(numbers)[1])
-        rounded_twice += got.std != math.sqrt(got.variance)
-    assert rounded_twice > 3
-
-
 def test_a_root_beside_the_middle_of_two_floats():
     """The middle rounds to the even float, and the smallest difference decides."""
     below, above = float(2**53), float(2**53 + 2)

@@ -19,7 +19,6 @@ def test_columns(tmp_path, recorded):
         ({"ends": "truncated"}, 'ends must be "terminated" or None'),
         ({"format": "csv"}, "format must be"),
         ({"normalize": "per_env"}, "normalize must be"),
-        ({"memory": "much", "ends": "terminated"}, "memory must be an amount of memory such as 256MB, got 'much'"),
         ({"gamma": 1.5}, "gamma"),
     ):
         refused(message, source, error=ValueError, **arguments)
@@ -36,7 +35,6 @@ def test_columns(tmp_path, recorded):
             recorded.table(*ended).append_column("truncated", pa.array(np.zeros(ROWS, bool))),
             r"row \d+: the episode ends without a flag, .*next_values.*ends=\"terminated\"",
         ),
-        (recorded.table(*ended, "truncated"), r"row \d+: the episode is truncated, and there is no value"),
         (recorded.table().slice(0, 0), r"there are no rows in .*b\.parquet"),
     ):
         refused(message, write(table, tmp_path / "b.parquet", 100))
@@ -64,12 +62,6 @@ def test_results_that_could_be_taken_for_data(tmp_path, recorded):
         refused(r"out\.parquet belongs to the source, and the next run would read it as data", runs, out)
     compute(source, source.with_name("out.parquet"), progress=False)  # a file is all of the source
     assert names(runs / "one") == ["a.parquet", "out.parquet"]
-
-    table = recorded.table().rename_columns(["advantages", *recorded.table().column_names[1:]])
-    source = write(table, tmp_path / "b.parquet", 1000)
-    message = "the source has a column 'advantages', but a column of results has the same name"
-    refused(message, source, columns={"episode": "advantages"})
-    assert names(tmp_path) == ["b.parquet", "runs"]
 
 
 def test_a_file_that_vanishes_while_rows_are_sorted(tmp_path, recorded, monkeypatch):
@@ -129,13 +121,3 @@ def test_arguments_by_other_names():
         message = r"takes \d positional arguments? \((source, out|table)\), and 4 are given: pass"
         with pytest.raises(TypeError, match=message):
             function(*"abcd")
-
-
-def test_a_doubled_and_a_missing_step(tmp_path, recorded):
-    rows, at = np.arange(ROWS), 1234
-    for wrong in (np.delete(rows, at), np.insert(rows, at, at)):
-        for order in (wrong, np.random.default_rng(0).permutation(wrong)):
-            source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
-            place = rf"a\.parquet: episode {recorded.episode[at]}, step \d+, row .*is followed by"
-            refused(place, source, memory=limit(500))
-            assert list(tmp_path.iterdir()) == [source]

@@ -9,6 +9,7 @@ ORDERS = [  # steps, rows with a flag, whether steps may begin again, the row th
     ([0, 1, 2, 4, 5, 6], [], False, 2),
     ([0, 1, 2, 3, 4, 5], [2], False, None),
     ([0, 1, 2, 2, 3, 4], [], False, 2),
+    ([0, 1, 2, 2, 3, 4], [], True, 2),
     ([0, 1, 2, 2, 3, 4], [2], False, 2),
     ([0, 1, 2, 1, 2, 3], [2], False, 2),
     ([0, 1, 2, 2, 3, 4], [2], True, None),

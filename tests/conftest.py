@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import fastgae
+from fastgae._engine import dispatch
 from fastgae._support.project import DISTRIBUTION
 from fastgae._support.threads import usable_cpus
 from support.backends import BACKENDS, DTYPES
@@ -78,6 +79,20 @@ def python(tmp_path):
         return done
 
     return run
+
+
+@pytest.fixture
+def under(monkeypatch):
+    """Put settings where the import of fastgae puts those of the environment."""
+
+    def put(**settings):
+        for name in dispatch.SETTINGS:
+            monkeypatch.setitem(dispatch.SETTINGS, name, settings.get(name))
+        dispatch.resolve.cache_clear()
+
+    put()
+    yield put
+    dispatch.resolve.cache_clear()
 
 
 @pytest.fixture

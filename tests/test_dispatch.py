@@ -49,20 +49,6 @@ def module_of(name):
 
 
 @pytest.fixture
-def under(monkeypatch):
-    """Put settings where the import of fastgae puts those of the environment."""
-
-    def put(**settings):
-        for name in dispatch.SETTINGS:
-            monkeypatch.setitem(dispatch.SETTINGS, name, settings.get(name))
-        dispatch.resolve.cache_clear()
-
-    put()
-    yield put
-    dispatch.resolve.cache_clear()
-
-
-@pytest.fixture
 def called(under, monkeypatch):
     """Make a plain call, which may take a short cut, and one that is converted first. Return what each backend saw.
 

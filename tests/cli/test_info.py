@@ -4,7 +4,6 @@ import json
 import platform
 
 import numpy as np
-import pytest
 
 import fastgae
 from fastgae._engine import dispatch
@@ -64,21 +63,8 @@ def test_info_needs_numpy_alone(python):
     assert missing["numba"]
 
 
-@pytest.fixture
-def under(monkeypatch):
-    """Put settings where the import of fastgae puts those of the environment."""
+def test_info_reports_settings_that_cannot_be_honoured(under, capsys, monkeypatch):
     monkeypatch.setattr(info, "LARGE_CALLS", 0)
-
-    def put(**settings):
-        for name, text in settings.items():
-            monkeypatch.setitem(dispatch.SETTINGS, name, text)
-        dispatch.resolve.cache_clear()
-
-    yield put
-    dispatch.resolve.cache_clear()
-
-
-def test_info_reports_settings_that_cannot_be_honoured(under, capsys):
     under(FASTGAE_BACKEND="fortran", FASTGAE_NUM_THREADS="0")
     assert main(["info", "--json"]) == 1
     facts = json.loads(capsys.readouterr().out)
@@ -96,7 +82,8 @@ def test_info_shows_the_rest_where_a_setting_of_the_compiled_module_is_wrong(pyt
         assert word in done.stdout
 
 
-def test_info_shows_the_settings_in_force(under, capsys):
+def test_info_shows_the_settings_in_force(under, capsys, monkeypatch):
+    monkeypatch.setattr(info, "LARGE_CALLS", 0)
     under(FASTGAE_BACKEND="numpy", FASTGAE_NUM_THREADS="3")
     assert main(["info"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]

@@ -318,25 +318,6 @@ def test_what_else_the_policy_returns_is_stacked(mode, length):
             np.testing.assert_array_equal(given[1][name], array)
 
 
-@pytest.mark.parametrize(
-    ("extras", "message"),
-    [
-        (
-            lambda observations, step: {"values": value_of(observations)} if step == 0 else {},
-            r"policy returned the extras \[\], and \['values'\] at the step before",
-        ),
-        (
-            lambda observations, step: {"temperature": np.ones(1)},
-            r"extras\['temperature'\] of shape \(1,\); expected \(3, ...\)",
-        ),
-    ],
-)
-def test_extras_that_do_not_stack(extras, message):
-    count = itertools.count()
-    with pytest.raises(ValueError, match=message):
-        rollouts(MODES[0], 4, policy=lambda seen: Acted(policy(seen), extras(seen, next(count))))
-
-
 class Scaling(Walk):
     """It writes to the actions that it gets."""
 
@@ -434,6 +415,9 @@ def test_final_observations_that_are_missing(change):
         next(collect(Changing(envs), policy, ROWS))
 
 
+NAMES_IN_TURN = iter([["values"], []])
+
+
 @pytest.mark.parametrize(
     ("acted", "message"),
     [
@@ -445,6 +429,11 @@ def test_final_observations_that_are_missing(change):
         ),
         (lambda actions: Acted(actions, actions), "extras of Acted must be a dict"),
         (lambda actions: Acted(actions, None), "extras of Acted must be a dict"),
+        (lambda actions: Acted(actions, {"t": np.ones(1)}), r"extras\['t'\] of shape \(1,\); expected \(3, ...\)"),
+        (
+            lambda actions: Acted(actions, dict.fromkeys(next(NAMES_IN_TURN), np.ones(3))),
+            r"policy returned the extras \[\], and \['values'\] at the step before",
+        ),
     ],
 )
 def test_what_a_policy_must_return(acted, message):

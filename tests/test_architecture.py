@@ -74,7 +74,7 @@ def test_imports_never_run_back():
 @pytest.mark.parametrize("backend", ONE_TARGET)
 def test_a_call_passes_few_files(backend):
     """docs/design.md shows the way of a call. Files that help on the way, and return to it, do not go deep either."""
-    rewards, values = np.ones((2, 6, 3))
+    rewards, values = np.ones((2, 6, 3), np.float32)  # another test compiles this kernel of Numba
     flags = np.zeros((6, 3), bool)
     ways = set()
 

@@ -13,3 +13,10 @@ def recorded():
     from .recorded import Recorded
 
     return Recorded()
+
+
+@pytest.fixture(scope="session")
+def few():
+    from .recorded import Recorded
+
+    return Recorded(rows=60)

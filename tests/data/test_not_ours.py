@@ -13,14 +13,9 @@ import pytest
 from fastgae.data import DataError, WriteError, compute, state, walk
 
 from . import recorded
-from .recorded import Recorded, assert_same_bits, computed, limit, names, write
+from .recorded import assert_same_bits, computed, limit, names, write
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this platform has no pipes")
-
-
-@pytest.fixture(scope="module")
-def few():
-    return Recorded(rows=60)
 
 
 OUT, UNFINISHED = "out.parquet", "out.parquet.unfinished"

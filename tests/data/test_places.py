@@ -10,14 +10,9 @@ import pytest
 from fastgae.data import compute
 from fastgae.data.errors import DataError
 
-from .recorded import Recorded, computed, limit, names, read, refused, write
+from .recorded import computed, limit, names, read, refused, write
 
 ROLES = ("rewards", "values", "next_values", "terminated", "truncated")
-
-
-@pytest.fixture(scope="module")
-def few():
-    return Recorded(rows=60)
 
 
 def assert_results(got, few):

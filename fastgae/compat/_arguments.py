@@ -22,10 +22,6 @@ def _coefficients(name: str, given: object) -> Any:
     return as_unit_interval(name, as_numpy(name, given), lambda name, array: None)
 
 
-def _on_the_cpu(name: str, given: object) -> Array:
-    return as_floats(name, on_the_cpu(given))
-
-
 def _discounts(name: str, given: object) -> Array:
     array = as_floats(name, given)
     _coefficients(name, array)
@@ -83,7 +79,7 @@ READERS: dict[Any, Reader] = {
     Like: as_floats,
     Numbers: as_floats,
     Discounts: _discounts,
-    Copied: _on_the_cpu,
+    Copied: lambda name, given: as_floats(name, on_the_cpu(given)),
     Number: as_numbers,
     Flags: as_flags,
     Integers: _integers,

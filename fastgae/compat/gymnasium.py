@@ -135,9 +135,8 @@ class Rollout:
             return _shaped("value_function must return", value_function(observations), shape, any_shape=True)
 
         if values is None:
-            values = evaluated(
-                _map(lambda array: array.reshape(self.rewards.size, *array.shape[2:]), self.observations), shape
-            )
+            flat = _map(lambda array: array.reshape(self.rewards.size, *array.shape[2:]), self.observations)
+            values = evaluated(flat, shape)
         else:
             values = _shaped("values must have", values, shape)
         arguments = {
@@ -265,7 +264,7 @@ def _rollouts(
             truncated,
             prev_done,
             _copied(observations),
-            _map(_joined, *finals),
+            _map(lambda *parts: np.concatenate(parts), *finals),
             episode_returns,
             episode_lengths,
             autoreset,
@@ -348,10 +347,6 @@ def _copied(batch: Batch) -> Batch:
 
 def _stacked(*arrays: Any) -> Array:
     return np.stack(arrays)
-
-
-def _joined(*arrays: Any) -> Array:
-    return np.concatenate(arrays)
 
 
 def _map(function: Callable[..., Any], *batches: Batch) -> Batch:

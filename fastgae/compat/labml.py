@@ -59,7 +59,7 @@ class GAE:
         if rewards.shape != (self.n_workers, self.worker_steps):
             raise ValueError(f"rewards has shape {rewards.shape}; expected {(self.n_workers, self.worker_steps)}")
         working = np.result_type(rewards, values, np.float32 if done.dtype == np.float32 else np.float64)
-        advantages: Array = gae(
+        advantages = gae(
             rewards.astype(working, copy=False),
             values.astype(working, copy=False),
             as_flags("done", done),

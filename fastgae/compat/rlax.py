@@ -383,10 +383,8 @@ def _weights(ratios: Any, clip: float, alpha: float = 1.0) -> Any:
     """Mix clipped ratios, which have the weight ``alpha``, and unclipped ratios."""
     xp = namespace_of(ratios)
     clipped = xp.minimum(ratios, xp.asarray(clip, dtype=ratios.dtype))
-    if (
-        isinstance(alpha, float) and alpha == 1
-    ):  # The sum below would be NaN where a ratio is infinite, because 0 times infinity is NaN.
-        return clipped
+    if isinstance(alpha, float) and alpha == 1:
+        return clipped  # the sum would be NaN where a ratio is infinite, because 0 times infinity is NaN
     return (1 - alpha) * ratios + alpha * clipped
 
 
@@ -398,8 +396,8 @@ def _at_every_step(lambda_: Any, steps: Any) -> Any:
 
 def _at(table: Any, actions: Any) -> Any:
     """Pick the number of each step's action from an array of shape (T, actions)."""
-    # The numbers of the rows, on the device of the actions.
-    rows = namespace_of(actions).cumsum(namespace_of(actions).ones_like(actions), 0) - 1
+    xp = namespace_of(actions)
+    rows = xp.cumsum(xp.ones_like(actions), 0) - 1  # 0, 1, 2 …, on the device of the actions
     if kind_of(table) == "jax":
         return table.at[rows, actions].get(mode="fill", fill_value=math.nan)
     return table[rows, actions]

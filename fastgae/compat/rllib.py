@@ -79,8 +79,7 @@ def compute_value_targets(
         gamma=gamma,
         gae_lambda=lambda_,
     ).advantages
-    targets: Array = (advantages.astype(np.float32) + values).astype(np.float32)
-    return targets
+    return (advantages.astype(np.float32) + values).astype(np.float32)
 
 
 def __getattr__(name: str) -> Any:

@@ -44,7 +44,7 @@ def _gae(
     ValueError, TypeError
         As in ``fastgae.gae``.
     """
-    advantages: Array = gae(
+    return gae(
         np.asarray(rew, np.float64),
         np.asarray(v_s, np.float64),
         np.zeros_like(end_flag),
@@ -53,7 +53,6 @@ def _gae(
         gamma=gamma,
         gae_lambda=gae_lambda,
     ).advantages
-    return advantages
 
 
 @in_numpy("indices: T", v_s_="T | T 1", v_s="T | T 1")

@@ -74,8 +74,7 @@ class Steps:
         values, last, following = self.given.values, self.given.last_values, self.given.next_values
         if last is not None:
             return np.asarray(last, np.float64).reshape(-1)
-        row: Array = self.matrix(values if following is None else following)[-1]
-        return row
+        return self.matrix(values if following is None else following)[-1]
 
     @functools.cached_property
     def next_values(self) -> Array | None:
@@ -91,8 +90,7 @@ class Steps:
     @functools.cached_property
     def changes(self) -> Array:
         """Return how far V changes from each row to the next one."""
-        changes: Array = np.abs(self.next_row - self.values)
-        return changes
+        return np.abs(self.next_row - self.values)
 
     @functools.cached_property
     def final_values(self) -> Array | None:

@@ -64,8 +64,7 @@ class Rows(NamedTuple):
 
     def behind_ends(self) -> Array:
         """Return V' of each truncated row."""
-        final: Array = self.final_values if self.next_values is None else self.next_values[self.truncated]
-        return final
+        return self.final_values if self.next_values is None else self.next_values[self.truncated]
 
 
 def dtype_of(*numbers: Array | None) -> np.dtype[Any]:

@@ -53,21 +53,18 @@ def thresholds_of(parts: Callable[[], Iterable[Part]], quantile: float) -> dict[
 def are_above(thresholds: dict[Any, float], numbers: Array, items: pa.Array | None) -> Array:
     """Return True where a number is above the threshold of its group."""
     groups = _groups(numbers, items, {item: number for number, item in enumerate(thresholds)})
-    above: Array = numbers > np.array([*thresholds.values()], numbers.dtype)[groups].reshape(numbers.shape)
-    return above
+    return numbers > np.array([*thresholds.values()], numbers.dtype)[groups].reshape(numbers.shape)
 
 
 def _ordered(bits: Array) -> Array:
     """Return integers in the order of the floats with these bits: all bits of negative ones turned, else the sign."""
     sign = bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
-    ordered: Array = np.where(bits & sign, ~bits, bits | sign)
-    return ordered
+    return np.where(bits & sign, ~bits, bits | sign)
 
 
 def _numbers(ordered: Array) -> Array:
     sign = ordered.dtype.type(1 << (8 * ordered.dtype.itemsize - 1))
-    bits: Array = np.where(ordered & sign, ordered ^ sign, ~ordered)
-    return bits
+    return np.where(ordered & sign, ordered ^ sign, ~ordered)
 
 
 def _groups(numbers: Array, items: pa.Array | None, known: dict[Any, int]) -> Array:

@@ -52,8 +52,7 @@ def _of_steps(rows: Rows, first: int, last: int, path: Path, before: int, lists:
 
 
 def _lengths(lists: pa.Array) -> Array:
-    lengths: Array = pc.list_value_length(lists).fill_null(0).to_numpy().astype(np.int64)
-    return lengths
+    return pc.list_value_length(lists).fill_null(0).to_numpy().astype(np.int64)
 
 
 class Lists(NamedTuple):

@@ -52,10 +52,14 @@ class Batch:
         return self.arrays[name].shape[self.arrays[name].ndim - self.ranks[name] :]
 
     def results(self) -> tuple[Array, ...]:
-        """Return the results of all calls, with the axes of the batch first."""
+        """Return the results of all calls, with the axes of the batch first: of one call with more envs, or of many."""
         if not self.shape:
             return self.call(self.arrays)
-        return self.as_environments() if self.are_environments() else self.one_by_one()
+        if not self.are_environments():
+            return self.one_by_one()
+        time_axis = self.settings["time_axis"]
+        moved = time_axis + len(self.shape) if time_axis >= 0 else time_axis
+        return self.call({name: self.in_front(name) for name in self.arrays}, time_axis=moved)
 
     def call(self, arrays: dict[str, Array], **changed: Any) -> tuple[Array, ...]:
         """Return the results of one call."""
@@ -69,14 +73,6 @@ class Batch:
             and all(self.ranks[name] in (0, self.rank) for name in BROADCAST if name in self.arrays)
             and "time_axis" in self.settings  # Functions without it have no axis for environments.
             and -self.rank <= self.settings["time_axis"] < self.rank
-        )
-
-    def as_environments(self) -> tuple[Array, ...]:
-        """Return the results of one call in which every index of the batch is an environment."""
-        time_axis = self.settings["time_axis"]
-        return self.call(
-            {name: self.in_front(name) for name in self.arrays},
-            time_axis=time_axis + len(self.shape) if time_axis >= 0 else time_axis,
         )
 
     def in_front(self, name: str) -> Array:

@@ -12,6 +12,7 @@ import inspect
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ INTEGERS = (np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16
 DTYPES = {**dict(enumerate((*INTEGERS, np.float16, np.float32, np.float64), 1)), 16: jax.numpy.bfloat16}
 MOST_TRIES = 3  # to record a call; the numbers of an execution may be the reason why the short cut declines it
 
-_tries: dict[str, int] = {}
+_tries = Counter[str]()
 
 with contextlib.suppress(AttributeError):  # an older JAX, which cannot store a named tuple
     jax.export.register_namedtuple_serialization(GAEResult, serialized_name="fastgae.GAEResult")
@@ -131,13 +132,9 @@ def _record(
     import fastgae._core as _core
 
     one = {name: array[(0,) * len(batch.front(name)) + (...,)] for name, array in batch.arrays.items()}
-    if (
-        _tries.get(key, 0) >= MOST_TRIES
-        or not takes_out(function)
-        or dtype_of_results(function, settings | one) != dtype
-    ):
+    if _tries[key] >= MOST_TRIES or not takes_out(function) or dtype_of_results(function, settings | one) != dtype:
         return
-    _tries[key] = _tries.get(key, 0) + 1
+    _tries[key] += 1
     outputs = tuple(np.empty(batch.first_shape, dtype) for _ in range(1 + gives_two(function)))
     out = outputs if gives_two(function) else outputs[0]
     _core.record_call(key, tuple(one.values()), outputs, lambda: function(**{**settings, **one, "out": out}))

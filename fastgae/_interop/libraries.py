@@ -18,7 +18,6 @@ from fastgae._interop.arrays import OnDevice, is_narrow, widened
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-
 MOST_AXES = 64  # of NumPy's arrays
 
 
@@ -185,11 +184,9 @@ def converter(first: object, numbers: Iterable[object]) -> Callable[[Array], Any
 
     Their dtype is the one to which the library promotes all numbers, or its default float dtype if none is a float.
     """
-    kind = kind_of(first)
-    if kind is None:
+    if (kind := kind_of(first)) is None:
         return None
-    made: Callable[[Array], Any] = LIBRARIES[kind].conversions().converter(numbers)
-    return made
+    return LIBRARIES[kind].conversions().converter(numbers)
 
 
 # The public functions that return arrays

@@ -107,8 +107,7 @@ def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _end(tensor: torch.Tensor) -> int:
     """Return the address of the byte after the last element."""
-    storage: int = tensor.untyped_storage().data_ptr()
-    return storage + bytes_to_the_end(tensor)
+    return tensor.untyped_storage().data_ptr() + bytes_to_the_end(tensor)
 
 
 def _checked(function: Callable[..., Any], arguments: dict[str, Any], outputs: Sequence[Any]) -> Any:

@@ -95,13 +95,9 @@ def _registered(name: str, function: Callable[..., Any]) -> Any:
 
     def batched(info: Any, axes: tuple[Any, ...], *given: Any) -> Any:
         """Make the calls of a batch one by one; in each of them, a tensor may belong to a batch further out."""
+        pairs = list(zip(given, axes, strict=True))
         calls = [
-            operation(
-                *(
-                    each.select(axis, i) if isinstance(axis, int) else each
-                    for each, axis in zip(given, axes, strict=True)
-                )
-            )
+            operation(*(each.select(axis, i) if isinstance(axis, int) else each for each, axis in pairs))
             for i in range(info.batch_size)
         ]
         if gives_two(function):

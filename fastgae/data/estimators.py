@@ -62,10 +62,6 @@ class Rows(NamedTuple):
         """Return the dtype of the results. Every estimator has the dtype of ``gae``."""
         return dtype_of(self.rewards, self.values, self.next_values)
 
-    def behind_ends(self) -> Array:
-        """Return V' of each truncated row."""
-        return self.final_values if self.next_values is None else self.next_values[self.truncated]
-
 
 def dtype_of(*numbers: Array | None) -> np.dtype[Any]:
     """Return the dtype of results of these columns."""
@@ -110,7 +106,7 @@ def _discounted_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[
         terminated=rows.terminated,
         truncated=rows.truncated,
         last_values=np.asarray(following, rows.dtype),  # its dtype is that of the results
-        final_values=rows.behind_ends(),
+        final_values=rows.final_values if rows.next_values is None else rows.next_values[rows.truncated],
         gamma=how.gamma,
         backend=how.backend,
         num_threads=how.num_threads,

@@ -113,9 +113,8 @@ class Rows:
                 if first < end:
                     own = batch.slice(first - row, end - first)
                     with reading(part.path):
-                        found = self._completed(
-                            dict(zip(own.schema.names, own.columns, strict=True)), first, len(own), kinds
-                        )
+                        stored = dict(zip(own.schema.names, own.columns, strict=True))
+                        found = self._completed(stored, first, len(own), kinds)
                     yield found
                 row += batch.num_rows
 

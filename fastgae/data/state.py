@@ -51,9 +51,7 @@ class Done(NamedTuple):
     sums: Sums = Sums()
     following: Following | None = None  # what the rows before them need
     findings: Sequence[str] = ()
-    diagnosis: fastgae.Diagnosis | None = (
-        None  # which has the findings, unless the rows were computed in an earlier run
-    )
+    diagnosis: fastgae.Diagnosis | None = None  # has the findings, unless an earlier run computed the rows
 
 
 class State:

@@ -108,14 +108,10 @@ def compute_run(steps: RecordedSteps, last: Array, following: Following | None, 
     before them need; ``last``: where episodes end, as ``last_rows`` says.
     """
     rows = checked_rows(steps, last, how)
-    results, before = ESTIMATORS[how.estimator].compute(rows, carried_into(last, following), how)
+    carried = None if following is None or last[-1].all() else following.carried  # None: all episodes end here
+    results, before = ESTIMATORS[how.estimator].compute(rows, carried, how)
     step = None if steps.step is None else int(steps.step[0])
     return Computed(results.advantages, results.returns, last), Following(steps.name(0), step, before)
-
-
-def carried_into(last: Array, following: Following | None) -> Carried | None:
-    """Return the numbers carried from the next row; None if the episode of every env ends before it."""
-    return None if following is None or last[-1].all() else following.carried
 
 
 def checked_rows(steps: RecordedSteps, last: Array, how: How) -> Rows:

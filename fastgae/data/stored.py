@@ -183,11 +183,9 @@ def _numbers(items: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the members of a group that hold numbers; raise TypeError if none does."""
 
     def holds(item: Any) -> bool:
-        return (
-            any(map(holds, item.values()))
-            if isinstance(item, Mapping)
-            else _length(item) is not None and item.dtype.kind in NUMBERS
-        )
+        if isinstance(item, Mapping):
+            return any(map(holds, item.values()))
+        return _length(item) is not None and item.dtype.kind in NUMBERS
 
     if found := {name: item for name, item in items.items() if holds(item)}:
         return found
@@ -251,18 +249,15 @@ class Lazy:
         return self._array()[rows]
 
 
-class Longer:
+class Longer(Lazy):
     """The values, with those of the states after the last step as one more row."""
 
     def __init__(self, values: Any, last_values: Array) -> None:
         self.shape, self.dtype = (len(values) + 1, *values.shape[1:]), values.dtype
         self._values, self._last = values, last_values[np.newaxis]
 
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
     def __getitem__(self, rows: slice) -> Array:
-        found: Array = self._values[rows]
+        found = self._values[rows]
         return found if rows.stop in range(len(self)) else np.concatenate([found, self._last])
 
 

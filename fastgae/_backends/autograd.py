@@ -14,7 +14,8 @@ from torch._C._functorch import is_legacy_batchedtensor
 
 from fastgae._call import EPS, Call, GAEResult
 from fastgae._equation import arrays as equation
-from fastgae._interop import FUNCTIONS, OnDevice
+from fastgae._interop.arrays import OnDevice
+from fastgae._interop.libraries import FUNCTIONS
 
 RECURSIONS = equation.RECURSIONS
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import MOST_STEPS, NEXT_STEP, Array, working_dtype
-from fastgae._interop import OnDevice, as_array, as_numbers, is_tensor, is_weak, kind_in_list
+from fastgae._interop.arrays import OnDevice
+from fastgae._interop.libraries import as_array, as_numbers, is_tensor, is_weak, kind_in_list
 from fastgae._support.misnamed import AUTORESET_ELSEWHERE, choose_one
 
 LARGEST_SINGLE = float(np.finfo(np.float32).max)

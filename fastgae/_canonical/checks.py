@@ -21,7 +21,8 @@ from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import checked_one_env
 from fastgae._canonical.tree import as_one_tree
 from fastgae._equation.arrays import Library, cut_at_the_end, without_reset_rows
-from fastgae._interop import OnDevice, as_array, kind_of
+from fastgae._interop.arrays import OnDevice
+from fastgae._interop.libraries import as_array, kind_of
 from fastgae._support.misnamed import NORMALIZE_ELSEWHERE, choose_one
 
 NORMALIZE = ("global", "per_env")

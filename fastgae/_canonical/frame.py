@@ -8,7 +8,8 @@ import numpy as np
 
 from fastgae._call import NEW, ROLES, Array, Role
 from fastgae._canonical.arguments import as_number, check_shape, integer_of, shown
-from fastgae._interop import OnDevice, as_array, as_numbers, broadcast_to, check_wide, widened
+from fastgae._interop.arrays import OnDevice, broadcast_to, check_wide, widened
+from fastgae._interop.libraries import as_array, as_numbers
 from fastgae._typing import Output
 
 

@@ -16,7 +16,8 @@ from fastgae._canonical.arguments import (
     shown,
 )
 from fastgae._canonical.frame import Frame, as_unit_interval
-from fastgae._interop import OnDevice, as_array, is_narrow
+from fastgae._interop.arrays import OnDevice, is_narrow
+from fastgae._interop.libraries import as_array
 
 READ = ("rewards", "values", "terminated", "last_values", "mask", "normalize", "cu_seqlens")
 _read = itemgetter(*map(Call._fields.index, READ))

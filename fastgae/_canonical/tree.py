@@ -7,7 +7,8 @@ import numpy as np
 from fastgae._call import Array, Call
 from fastgae._canonical.arguments import as_integers, end_to_end, of_one_dtype, one_for_each, refuse_per_env, shown
 from fastgae._canonical.frame import Frame
-from fastgae._interop import OnDevice, as_floats
+from fastgae._interop.arrays import OnDevice
+from fastgae._interop.libraries import as_floats
 from fastgae._typing import TreeWeights
 
 ONE_PER_LEAF = "one per leaf, or one per node"

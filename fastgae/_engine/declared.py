@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from numpy import ndarray
 
 from fastgae._call import MISSING, NUMBERS, ROLES, Call, Declaration, Role
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._interop.calls import with_tensors
+from fastgae._interop.libraries import is_tensor, takes_tensors
 from fastgae._support.misnamed import missing, no_argument, shows_its_source, too_many
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -10,7 +10,9 @@ from fastgae._canonical import as_one_env, as_switch, checked, in_one_layout, wa
 from fastgae._engine import dispatch
 from fastgae._engine.moments import center_and_scale
 from fastgae._equation.arrays import given_only
-from fastgae._interop import OnDevice, check_no_tensors, is_tensor, with_tensors
+from fastgae._interop.arrays import OnDevice
+from fastgae._interop.calls import check_no_tensors, with_tensors
+from fastgae._interop.libraries import is_tensor
 from fastgae._support import memory, threads
 from fastgae._support.misnamed import missing, no_argument, too_many
 

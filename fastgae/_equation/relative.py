@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from fastgae._equation.exact_sums import means_by_group
-from fastgae._interop import OnDevice, kind_of
+from fastgae._interop.arrays import OnDevice
+from fastgae._interop.libraries import kind_of
 
 PASSES = 3  # of a sum, each of which cuts off the upper half of the bits that are left
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastgae._engine import dispatch
-from fastgae._interop import any_traced, converter, kind_of
+from fastgae._interop.libraries import any_traced, converter, kind_of
 from fastgae.compat._arguments import Body
 
 STOPS = "stop_target_gradients"  # a function with this argument has gradients in JAX

@@ -7,7 +7,8 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from fastgae._call import Array
 from fastgae._canonical import as_flags, as_number, as_switch, as_unit_interval, integer_of, shown
-from fastgae._interop import as_array, as_floats, as_numbers, as_numpy, check_wide, on_the_cpu
+from fastgae._interop.arrays import check_wide
+from fastgae._interop.libraries import as_array, as_floats, as_numbers, as_numpy, on_the_cpu
 from fastgae._support.misnamed import missing, no_argument
 from fastgae._typing import ArrayT
 from fastgae._typing import Numbers as NumbersElsewhere

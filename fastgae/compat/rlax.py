@@ -16,7 +16,7 @@ import inspect
 import math
 from typing import Any, Generic, NamedTuple
 
-from fastgae._interop import kind_of
+from fastgae._interop.libraries import kind_of
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, constant, namespace_of

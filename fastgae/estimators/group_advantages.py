@@ -10,7 +10,8 @@ from fastgae._call import Array
 from fastgae._canonical import as_labels, frame_of, numbered, of_one_dtype, one_for_each, shown
 from fastgae._engine.declared import public
 from fastgae._equation.relative import Groups, on_device, relative
-from fastgae._interop import OnDevice, as_floats, takes_tensors
+from fastgae._interop.arrays import OnDevice
+from fastgae._interop.libraries import as_floats, takes_tensors
 from fastgae._support.misnamed import RELATIVE_ELSEWHERE, choose_one
 from fastgae._typing import ArrayLike, ArrayT, Baseline, Numbers, Scale
 from fastgae.estimators.normalize import as_ddof, as_eps

@@ -15,7 +15,7 @@ from fastgae._canonical import frame_of, in_place, of_one_dtype, shown
 from fastgae._engine import dispatch
 from fastgae._engine.declared import public
 from fastgae._equation.exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
-from fastgae._interop import OnDevice
+from fastgae._interop.arrays import OnDevice
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
 from fastgae.estimators.normalize import normalize
 

@@ -12,7 +12,8 @@ from fastgae._canonical import NORMALIZE, Frame, as_number, frame_of, in_place, 
 from fastgae._engine import dispatch
 from fastgae._engine.declared import public
 from fastgae._engine.moments import center_and_scale, scale_of
-from fastgae._interop import OnDevice, as_floats, takes_tensors
+from fastgae._interop.arrays import OnDevice
+from fastgae._interop.libraries import as_floats, takes_tensors
 from fastgae._support import memory, threads
 from fastgae._support.misnamed import NORMALIZE_ELSEWHERE, choose_one
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Normalize, Numbers

@@ -8,7 +8,8 @@ from fastgae._canonical import as_flags, frame_of
 from fastgae._engine import dispatch
 from fastgae._engine.declared import public
 from fastgae._equation.arrays import Library, either, without_resets
-from fastgae._interop import OnDevice, takes_tensors
+from fastgae._interop.arrays import OnDevice
+from fastgae._interop.libraries import takes_tensors
 from fastgae._typing import ArrayLike, Flags, FlagsT, Misnamed
 
 

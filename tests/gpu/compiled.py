@@ -17,7 +17,7 @@ import triton.language as tl
 from triton.backends.nvidia.compiler import CUDABackend, get_ptxas, sm_arch_from_capability
 
 import fastgae
-from fastgae._interop import FUNCTIONS
+from fastgae._interop.libraries import FUNCTIONS
 from speed.gpu.compiled import TOOLS, compile_for
 from support.cases import make_case
 from support.drawn import drawn

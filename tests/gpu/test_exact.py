@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import fastgae
-from fastgae._interop import FUNCTIONS
+from fastgae._interop.libraries import FUNCTIONS
 from support.cases import BOOTSTRAPS, FLAGS, assert_same_bits, make_case
 from support.drawn import drawn
 

@@ -3,7 +3,7 @@
 import pytest
 
 import fastgae
-from fastgae._interop import FUNCTIONS
+from fastgae._interop.libraries import FUNCTIONS
 from fuzz.accepted import faults
 from fuzz.calls import Given
 from fuzz.right import WEIGHTS

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae._interop import FUNCTIONS
+from fastgae._interop.libraries import FUNCTIONS
 from support.functions import arrays_of
 
 KEEPING = [name for name, function in FUNCTIONS.items() if "stop_gradients" in inspect.signature(function).parameters]

@@ -7,7 +7,7 @@ import pytest
 
 import fastgae
 from fastgae._call import NUMBERS
-from fastgae._interop import FUNCTIONS
+from fastgae._interop.libraries import FUNCTIONS
 from fastgae._support import memory
 from support.cases import assert_same_bits, make_case
 from support.drawn import drawn

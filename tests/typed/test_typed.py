@@ -9,7 +9,7 @@ import pytest
 from fastgae._canonical import NORMALIZE
 from fastgae._canonical.arguments import AUTORESET
 from fastgae._engine import dispatch
-from fastgae._interop import FUNCTIONS
+from fastgae._interop.libraries import FUNCTIONS
 from fastgae._typing import Autoreset, BackendName, Normalize
 from support.compat_calls import CALLS, TORCH_CALLS, puff_elsewhere
 

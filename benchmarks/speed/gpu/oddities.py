@@ -123,7 +123,7 @@ def programs_of_jax(place: Place) -> None:
     import jax
     import numpy as np
 
-    from fastgae._interop import FUNCTIONS
+    from fastgae._interop.libraries import FUNCTIONS
     from support.drawn import drawn
     from support.functions import arrays_of
 

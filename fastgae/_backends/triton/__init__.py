@@ -25,7 +25,7 @@ from fastgae._backends.triton.plan import INTERPRETED, blocks_of
 from fastgae._backends.triton.recursion import LANES, REAL, STEPS, walk
 from fastgae._call import NEW, Call, GAEResult
 from fastgae._canonical import NEXT_STEP
-from fastgae._interop import OnDevice, Planned
+from fastgae._interop.arrays import OnDevice, Planned
 
 if not (INTERPRETED or torch.cuda.is_available()):
     raise BackendUnavailableError(

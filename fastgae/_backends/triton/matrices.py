@@ -11,7 +11,7 @@ import torch
 from fastgae._backends.triton.kernels.views import Rows, Tiles
 from fastgae._backends.triton.plan import Memory, Plan, Strided
 from fastgae._call import NEW, WORKING_DTYPES
-from fastgae._interop import OnDevice, Planned
+from fastgae._interop.arrays import OnDevice, Planned
 from fastgae._interop.torch_devices import overlap
 
 MOST_STEPS = 2**31 - 2**10  # kernels count steps in 32 bits, and read whole turns

@@ -13,7 +13,7 @@ from fastgae._backends.triton.matrices import Matrices
 from fastgae._backends.triton.plan import blocks_of
 from fastgae._call import EPS, MOMENT_STEPS, Array
 from fastgae._equation.exact_sums import FORMATS, digits_of
-from fastgae._interop import OnDevice
+from fastgae._interop.arrays import OnDevice
 
 LANES, STEPS = 32, 16  # of a program that sums blocks of steps
 ELEMENTS = 1024  # of a program that rescales

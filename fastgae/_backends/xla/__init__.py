@@ -23,7 +23,7 @@ from fastgae._backends.xla.loops import loop
 from fastgae._call import EPS, MOMENT_STEPS, Call, GAEResult
 from fastgae._equation import arrays as equation
 from fastgae._equation.trees import Trees
-from fastgae._interop import OnDevice
+from fastgae._interop.arrays import OnDevice
 from fastgae._interop.jax import canonical, numpys_dtypes
 
 FLAG = np.dtype(bool)

@@ -117,33 +117,15 @@ def diagnose(
     ['last_row_bootstrap']
     """
     given = Call(
-        rewards,
-        values,
-        terminated,
-        truncated,
-        last_values=last_values,
-        next_values=next_values,
-        final_values=final_values,
-        autoreset=autoreset,
-        prev_done=prev_done,
-        mask=mask,
-        gamma=gamma,
-        gae_lambda=gae_lambda,
-        normalize=normalize,
-        last_advantages=last_advantages,
-        returns_lambda=returns_lambda,
-        tail_normalized=tail_normalized,
-        carry_over=carry_over,
-        time_axis=time_axis,
-    )
+        rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask,
+        gamma, gae_lambda, time_axis, None, normalize, last_advantages, returns_lambda, tail_normalized, carry_over,
+    )  # fmt: skip
     call = checked(GAE, given)
     steps = Steps(call, frame_of("rewards", call.rewards, call.time_axis).flags_or_none("mask", mask))
     with np.errstate(all="ignore"):  # NaN and infinity in the data need no warning
-        found = _found(DETECTORS, steps) if steps.exists.any() else []
-        if steps.exists.any() and not found:
-            found = _found(OF_FIT, steps)
-        places = [finding.where for finding in found]
-        return Diagnosis(found, overview(steps), [steps.column(each) for each in places or [Places()]])
+        found = (_found(DETECTORS, steps) or _found(OF_FIT, steps)) if steps.exists.any() else []
+        places = [finding.where for finding in found] or [Places()]
+        return Diagnosis(found, overview(steps), [steps.column(each) for each in places])
 
 
 def _found(detectors: dict[str, Callable[[Steps], Iterator[Finding]]], steps: Steps) -> list[Finding]:

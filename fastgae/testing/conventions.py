@@ -189,6 +189,12 @@ def _moved(flags: str) -> Fields:
     return {"e": flags.format("{e}"), "u": flags.format("{u}")}
 
 
+def _one_row_less(rows: str) -> Fields:
+    """Return the fields of a loop that gives these rows, and takes the last value for the one after them."""
+    of_rows = {name: f"{{{name}}}[{rows}]" for name in ("r", "e", "u", "final")}
+    return {**of_rows, "v": "values[:-1]", "last": "values[-1]", "settings": ""}
+
+
 def _ends(b: str, c: str, n: str = "{n}") -> Fields:
     return {"b": f"{{{b}}}", "c": f"{{{c}}}", "n": n}
 
@@ -255,12 +261,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
         Choice(
             "rows_late",
             "rewards and flags come one row late, with the next observation, and there is one result less",
-            {
-                **{name: f"{{{name}}}[1:]" for name in ("r", "e", "u", "final")},
-                "v": "values[:-1]",
-                "last": "values[-1]",
-                "settings": "",
-            },
+            _one_row_less("1:"),
             "same rows",
         ),
     ),
@@ -268,12 +269,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
         Choice(
             "last_row_dropped",
             "the last row gives no advantage, and its V is the bootstrap of the row before",
-            {
-                **{name: f"{{{name}}}[:-1]" for name in ("r", "e", "u", "final")},
-                "v": "values[:-1]",
-                "last": "values[-1]",
-                "settings": "",
-            },
+            _one_row_less(":-1"),
             "same rows",
         ),
         Choice("last_values_ignored", "after the last step, V is 0", {"last": NOTHING}, "last"),

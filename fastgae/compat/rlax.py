@@ -283,7 +283,13 @@ def general_off_policy_returns_from_q_and_v(
     ``q_t`` is the value of the action that was taken after step t, and ``c_t`` is the decay of the trace there. Retrace
     has ``c_t = lambda min(ratio, 1)`` with the ratio of that action; ``fastgae.retrace`` calls it ``c_{t+1}``.
     """
-    return _off_policy(q_t, v_t, r_t, discount_t, c_t, stop_target_gradients)
+    bootstrapped = r_t[:-1] + discount_t[:-1] * (v_t[:-1] - c_t * q_t)
+    last = r_t[-1:] + discount_t[-1:] * v_t[-1:]
+    returns = reverse_scan(bootstrapped, discount_t[:-1] * c_t, initial=last[0], stop_gradients=stop_target_gradients)
+    return namespace_of(r_t).concatenate([returns, constant(last) if stop_target_gradients else last])
+
+
+_off_policy = inspect.unwrap(general_off_policy_returns_from_q_and_v)  # for arguments that have been read
 
 
 @anywhere("r_t: T", q_t="T A", pi_t="T A")
@@ -369,14 +375,6 @@ def retrace_continuous(
     ratios = xp.exp(_weights(log_rhos, 0.0))
     traces = ratios * xp.asarray(lambda_, dtype=ratios.dtype)
     return _off_policy(q_t, v_t, r_t, discount_t, traces, stop_target_gradients) - q_tm1
-
-
-def _off_policy(q_t: Any, v_t: Any, r_t: Any, discount_t: Any, c_t: Any, stop: bool) -> Any:
-    """Compute off-policy returns from the values of the taken actions and of the states."""
-    bootstrapped = r_t[:-1] + discount_t[:-1] * (v_t[:-1] - c_t * q_t)
-    last = r_t[-1:] + discount_t[-1:] * v_t[-1:]
-    returns = reverse_scan(bootstrapped, discount_t[:-1] * c_t, initial=last[0], stop_gradients=stop)
-    return namespace_of(r_t).concatenate([returns, constant(last) if stop else last])
 
 
 def _weights(ratios: Any, clip: float, alpha: float = 1.0) -> Any:

@@ -13,7 +13,7 @@ import fastgae
 from fastgae._support.misnamed import IN_COLUMNS, NAMES_ELSEWHERE, choose_one, closest, elsewhere
 from fastgae.cli import compute, demo, diagnose, info
 from fastgae.cli.completion import SHELLS, PrintCompletion
-from fastgae.cli.options import CommandError, Formatter
+from fastgae.cli.options import CommandError
 
 EXAMPLES = """\
 examples:
@@ -119,7 +119,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
         prog="fastgae",
         description="Advantages and value targets from reinforcement-learning rollouts.",
         epilog=EXAMPLES,
-        formatter_class=Formatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # --end may be meant for --ends, or for an option of a later version
     )
     parser.add_argument("--version", action="version", version=f"fastgae {fastgae.__version__}")
@@ -137,7 +137,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
             help=command.HELP,
             description=command.DESCRIPTION,
             epilog=command.EXAMPLES,
-            formatter_class=Formatter,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
         command.add_options(of_command)

@@ -1,13 +1,10 @@
 """Check the options of the commands."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from fastgae._support.pictures import picture_path
-
-
-class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Print the examples as they are written."""
 
 
 class CommandError(Exception):
@@ -23,15 +20,7 @@ def printable(line: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
-def positive(text: str) -> int:
-    return _integer(text, 1, "a positive integer")
-
-
-def non_negative(text: str) -> int:
-    return _integer(text, 0, "an integer of 0 or more")
-
-
-def _integer(text: str, least: int, expected: str) -> int:
+def _integer(least: int, expected: str, text: str) -> int:
     try:
         number = int(text)
     except ValueError:
@@ -39,6 +28,10 @@ def _integer(text: str, least: int, expected: str) -> int:
     if number < least:
         raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
     return number
+
+
+positive = partial(_integer, 1, "a positive integer")
+non_negative = partial(_integer, 0, "an integer of 0 or more")
 
 
 def unit_interval(text: str) -> float:

@@ -1,6 +1,8 @@
 """Arrays whose numbers the CPU does not read, on a GPU or in a program that JAX compiles, and 16-bit floats."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,6 +20,7 @@ class bfloat16(np.void):  # type: ignore[misc]  # noqa: N801
 BFLOAT16 = np.dtype((bfloat16, "V2"))
 
 
+@dataclass(eq=False, slots=True)
 class OnDevice:
     """A tensor in the memory of a GPU, or an array of JAX. The checks see its dtype, shape and addresses.
 
@@ -25,16 +28,11 @@ class OnDevice:
     ``dtype`` is a NumPy dtype; for 16-bit floats it is float32, because they are read as float32.
     """
 
-    __slots__ = ("array", "backend", "dtype", "shape", "slot")
-
-    def __init__(
-        self, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], backend: str = "triton", slot: int = 0
-    ):
-        self.array = array
-        self.shape = shape
-        self.dtype = dtype
-        self.backend = backend  # computes a call whose first argument this is
-        self.slot = slot  # which argument of the call it is
+    array: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    backend: str = "triton"  # computes a call whose first argument this is
+    slot: int = 0  # which argument of the call it is
 
     @property
     def ndim(self) -> int:
@@ -53,7 +51,15 @@ class OnDevice:
 
     def addresses(self) -> Array:
         """Return a NumPy array with the same addresses, to compare them. The CPU must not read or write that memory."""
-        return np.asarray(_Addresses(self.array))
+        tensor, itemsize = self.array, self.array.element_size()
+        interface = {
+            "version": 3,
+            "data": (tensor.data_ptr(), False),
+            "shape": tuple(tensor.shape),
+            "strides": tuple(stride * itemsize for stride in tensor.stride()),
+            "typestr": f"|V{itemsize}",
+        }
+        return np.asarray(SimpleNamespace(__array_interface__=interface))
 
     def __repr__(self) -> str:
         return f"an array on {getattr(self.array, 'device', 'the device of JAX')}"
@@ -64,20 +70,6 @@ class Planned(NamedTuple):
 
     plan: Any
     slot: int
-
-
-class _Addresses:
-    """The addresses of the elements of a tensor, in the form that NumPy reads."""
-
-    def __init__(self, tensor: Any):
-        itemsize = tensor.element_size()
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (tensor.data_ptr(), False),
-            "shape": tuple(tensor.shape),
-            "strides": tuple(stride * itemsize for stride in tensor.stride()),
-            "typestr": f"|V{itemsize}",
-        }
 
 
 def broadcast_to(array: Array, shape: tuple[int, ...]) -> Array:

@@ -139,8 +139,8 @@ def minari_parts(path: Path) -> list[Part]:
     with reading(path):
         padded = Rows(READERS[kind_of(path)](path), {name: made(name) for name in ("episode_id", "step")})
     last = padded.count - 1
-    state = lambda names: padded.read(last, last + 1, names)  # noqa: E731
-    return [Part(path, 0, last, padded.schema, partial(padded.batches, 0, last), state)] if last > 0 else []
+    rows, state = partial(padded.batches, 0, last), partial(padded.read, last, last + 1)
+    return [Part(path, 0, last, padded.schema, rows, state)] if last > 0 else []
 
 
 def _named(text: str) -> dict[str, str]:

@@ -123,6 +123,11 @@ def _chosen_target(backend: str) -> str | None:
 
 def text(facts: dict[str, Any]) -> str:
     default = facts["default_backend"]
+    backends: list[tuple[str, ...]] = [("backend", "runs", "CPU targets", "built on, or why it is missing")]
+    for each in facts["backends"]:
+        targets = " ".join(f"[{t}]" if t == each["target"] else t for t in each["targets"]) or "-"
+        runs, about = ("yes", each["version"]) if each["available"] else ("no", _indented(each["why_missing"]))
+        backends.append((each["name"], runs, targets, about))
     tables: list[list[tuple[str, ...]]] = [
         [
             ("fastgae", f"{facts['fastgae']} in {facts['location']}"),
@@ -130,18 +135,7 @@ def text(facts: dict[str, Any]) -> str:
             ("numpy", facts["numpy"]),
             ("numba", facts["numba"] or "not installed"),
         ],
-        [
-            ("backend", "runs", "CPU targets", "built on, or why it is missing"),
-            *(
-                (
-                    backend["name"],
-                    "yes" if backend["available"] else "no",
-                    " ".join(f"[{t}]" if t == backend["target"] else t for t in backend["targets"]) or "-",
-                    backend["version"] if backend["available"] else _indented(backend["why_missing"]),
-                )
-                for backend in facts["backends"]
-            ),
-        ],
+        backends,
         [
             ("default backend", ":".join(filter(None, default.values())) if default else "none: see problems"),
             ("threads", str(facts["num_threads"] or "none: see problems")),
@@ -153,19 +147,10 @@ def text(facts: dict[str, Any]) -> str:
         ],
     ]
     if facts["prefetching"]:
-        tables.append(
-            [
-                ("large rollouts", "prefetch into", "times as fast as without"),
-                *(
-                    (
-                        f"{each['dtype']}, {each['sweep']}",
-                        f"L{each['level']}" if each["level"] else "nothing",
-                        f"{each['gain']:.2f}",
-                    )
-                    for each in facts["prefetching"]
-                ),
-            ]
-        )
+        tables.append([("large rollouts", "prefetch into", "times as fast as without")])
+        for each in facts["prefetching"]:
+            level = f"L{each['level']}" if each["level"] else "nothing"
+            tables[-1].append((f"{each['dtype']}, {each['sweep']}", level, f"{each['gain']:.2f}"))
     sections = [*map(_columns, tables)]
     if facts["problems"]:
         sections.append("\n".join(["problems", *(f"  {_indented(problem)}" for problem in facts["problems"])]))

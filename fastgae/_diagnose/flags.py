@@ -50,21 +50,20 @@ def _axes_look_swapped(steps: Steps) -> str:
     across[:, :-1] = steps.values[:, 1:]
     along, inside = steps.next_row, ~steps.done
     if steps.next_values is not None:
-        known = [inside & np.isfinite(row) for row in (along, across)]
-        same = [
-            (np.abs(steps.next_values - row)[here] <= steps.tolerance).sum() / max(1, here.sum())
-            for row, here in zip((along, across), known, strict=True)
-        ]
+        same = []
+        for row in (along, across):
+            here = inside & np.isfinite(row)
+            same.append((np.abs(steps.next_values - row)[here] <= steps.tolerance).sum() / max(1, here.sum()))
         if same[0] < 0.1 and same[1] > 0.8:
             return (
                 f"next_values equal the values of the next env at {same[1]:.0%} of the steps, and the values of the "
                 f"next row at {same[0]:.0%}"
             )
     differs = np.abs(across - steps.values) > steps.tolerance  # because envs that do the same are no evidence
-    here, there = median(steps.errors[inside]), median(steps.errors_along(across)[inside & differs])
-    if here > 3.0 * there and here > 10.0 * steps.tolerance:
+    by_row, by_env = median(steps.errors[inside]), median(steps.errors_along(across)[inside & differs])
+    if by_row > 3.0 * by_env and by_row > 10.0 * steps.tolerance:
         return (
-            f"the median TD error from row to row is {here:.3g}, but {there:.3g} from env to env, over "
+            f"the median TD error from row to row is {by_row:.3g}, but {by_env:.3g} from env to env, over "
             f"{number_of(inside):,} steps"
         )
     return ""

@@ -118,9 +118,8 @@ def _n_step_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[GAER
     arrays = {**rows._asdict(), "next_values": _next_values(rows, carried)}
     del arrays["final_values"]
     if carried is not None:
-        arrays = {
-            name: np.concatenate([array, np.asarray(carried[name], array.dtype)]) for name, array in arrays.items()
-        }
+        for name, array in arrays.items():
+            arrays[name] = np.concatenate([array, np.asarray(carried[name], array.dtype)])
     returns = fastgae.n_step_returns(**arrays, gamma=how.gamma, **how.options)[: len(rows.rewards)]
     # Once an episode has ended in every env, the rows after that have no effect.
     ended: Array = arrays["terminated"] | arrays["truncated"]

@@ -65,13 +65,11 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
             steps = plan.steps(table, first)
             last = last_rows(steps, done.following)
             fault = episodes.fault(table, steps, last, done.following)
-            if (
-                fault is None
-                and (fault := unknown_end(steps, last, plan.how)) is not None
+            if fault is None and (fault := unknown_end(steps, last, plan.how)) is not None:
                 # Rows of the episode may be among those before, which are then not in order.
-                and (is_sorted or not _are_scattered(plan, rows, state.folder, episodes, first, steps))
-            ):
-                raise fault
+                may_sort = not is_sorted and _are_scattered(plan, rows, state.folder, episodes, first, steps)
+                if not may_sort:
+                    raise fault
             if fault is not None:
                 return plan.named(fault, table, first)
             if plan.is_by_name:
@@ -170,11 +168,8 @@ def results(plan: Plan, rows: Rows, done: Done, state: State, above: dict[Any, f
     for at, source in plan.rows.forwards(read, plan.size_of(names), plan.rows.stored if plan.into else None):
         own = at if places is None else np.memmap(places, np.int64, "r")[at]
         columns: dict[str, Any] = {name: source[name] for name in names}
-        numbers = {
-            name: found
-            for result, name in plan.found.format.results.items()
-            if (found := state.numbers(result, own)) is not None
-        }
+        found = {name: state.numbers(result, own) for result, name in plan.found.format.results.items()}
+        numbers = {name: array for name, array in found.items() if array is not None}
         advantages = plan.found.format.results[ADVANTAGES]
         labels = {LABEL: are_above(above, numbers[advantages], _group(plan, source))} if above else {}
         if plan.how.normalize:

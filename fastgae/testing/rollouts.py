@@ -105,10 +105,7 @@ def tiny_rollouts(kind: Kind, coefficients: Any) -> Iterator[Probe]:
             ended = np.array(pattern)[:, np.newaxis]
             if kind.open_end and ended[-1]:
                 continue
-            counted = [
-                np.arange(first, first + rows, dtype=np.float32)[:, np.newaxis]
-                for first, rows in ((1, steps), (11, steps + 1), (21, steps))
-            ]
+            count = np.arange(1, steps + 2, dtype=np.float32)[:, np.newaxis]
             ones = np.ones((steps, 1), np.float32)
             flags = ended == 1, ended == 2
-            yield Probe(counted[0], counted[1], *flags, counted[2], ones > 0, ones, *coefficients)
+            yield Probe(count[:-1], 10 + count, *flags, 20 + count[:-1], ones > 0, ones, *coefficients)

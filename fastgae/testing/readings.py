@@ -237,7 +237,7 @@ def called(function: Callable[..., Any], reading: Reading, rollout: Probe) -> Ou
         joined = {name: np.concatenate([each.arrays[name] for each in alone], 1) for name in alone[0].arrays}
         return alone[0]._replace(arrays=joined, flat=False)
     given = rollout.arguments(reading.longer_values, reading.longer_flags)
-    passed = {name: converted(role, given[role], reading) for name, role in reading.roles.items()}
+    passed = {name: converted(given[role], reading) for name, role in reading.roles.items()}
     before = {name: _array(each).copy() for name, each in passed.items()}
     kinds = inspect.signature(function).parameters.values()
     positional = [passed.pop(each.name) for each in kinds if each.kind is each.POSITIONAL_ONLY and each.name in passed]
@@ -255,7 +255,7 @@ def called(function: Callable[..., Any], reading: Reading, rollout: Probe) -> Ou
     return Outputs(arrays, others, flat, written)
 
 
-def converted(role: str, given: Any, reading: Reading) -> Any:
+def converted(given: Any, reading: Reading) -> Any:
     """Return an argument as a reading passes it."""
     if not isinstance(given, np.ndarray):
         return given

@@ -305,7 +305,7 @@ class _Report:
                     shown = shorter
         output, got, expected = different(shown) or ("", shown.rewards, shown.rewards)
         given = shown.arguments(reading.longer_values, reading.longer_flags)
-        passed = {role: _listed(converted(role, given[role], reading)) for role in (*reading.given, "final_values")}
+        passed = {role: _listed(converted(given[role], reading)) for role in (*reading.given, "final_values")}
         lines = [f"{argument} = {passed[role]}" for argument, role in reading.roles.items()]
         call, words = self.call(self.right), meant[output].words(self.each_env)
         if "final_values" in call and "final_values" not in reading.given:

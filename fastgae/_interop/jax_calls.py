@@ -114,15 +114,13 @@ def _lowered(function: Callable[..., Any], settings: dict[str, Any], arrays: dic
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _program(function: Callable[..., Any], settings: tuple[Any, ...], wide: bool, arrays: dict[str, Any]) -> Any:
     """Return the results of a function of arrays whose numbers are not known yet."""
-    held = {name: OnDevice(array, array.shape, _dtype_of(array), "xla") for name, array in arrays.items()}
+    held = {}
+    for name, array in arrays.items():
+        dtype = np.dtype(np.float32) if is_narrow(array.dtype) else array.dtype  # 16-bit floats are read as float32
+        held[name] = OnDevice(array, array.shape, dtype, "xla")
     results = function(**held, **{name: given for name, _, _, given in settings})
     narrow = {} if wide else {np.dtype(np.float64): np.float32}
     return jax.tree.map(lambda result: result.astype(narrow.get(result.dtype, result.dtype)), results)
-
-
-def _dtype_of(array: Any) -> np.dtype[Any]:
-    """Return the dtype of an array: float32 for 16-bit floats, because they are read as float32."""
-    return np.dtype(np.float32) if is_narrow(array.dtype) else array.dtype
 
 
 def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -45,8 +45,7 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
     Numbers in place of tensors get separate arguments, because as tensors they would promote dtypes.
     """
     given: dict[str, Any] = {}
-    names: list[str] = []
-    numbers: list[float] = []
+    numbers: dict[str, float] = {}
     for name, value in arguments.items():
         if name in NO_OPERANDS:
             continue
@@ -57,9 +56,9 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
             given[name] = value.name if isinstance(value, Enum) else value
         else:
             given[name] = None
-            names.append(name)
-            numbers.append(float(value))
-    return {**given, "names": ",".join(names), "numbers": numbers}  # torch.jit.trace knows no lists of text
+            numbers[name] = float(value)
+    # Names in one text, because torch.jit.trace knows no lists of text.
+    return {**given, "names": ",".join(numbers), "numbers": [*numbers.values()]}
 
 
 def _filled(out: Any, result: torch.Tensor) -> Any:

@@ -22,7 +22,6 @@ from fastgae.estimators.gae import gae
 from fastgae.estimators.group_advantages import group_advantages
 
 LIBRARY = Library("verl", "0.7.1", "0.9.1")
-CORE_ALGOS = "verl.trainer.ppo.core_algos"
 
 
 @anywhere("token_level_rewards: B L")
@@ -180,7 +179,7 @@ def install() -> ExitStack:
     ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
     names = ("compute_gae_advantage_return", "ADV_ESTIMATOR_REGISTRY.gae")
-    return LIBRARY.install({f"{CORE_ALGOS}:{name}": (_whitened_by_verl,) for name in names})
+    return LIBRARY.install({f"verl.trainer.ppo.core_algos:{name}": (_whitened_by_verl,) for name in names})
 
 
 def _whitened_by_verl(

@@ -154,7 +154,7 @@ class State:
         changed = before.keys() ^ self._files.keys()
         for path, (name, now) in zip(self._versions, self._files.items(), strict=True):
             then = before.get(name, now)
-            if then[2] != (now[2] or _digest(path)) if now[2] or then[:2] != now[:2] else False:
+            if (now[2] or then[:2] != now[:2]) and then[2] != (now[2] or _digest(path)):
                 changed.add(name)
         return changed
 

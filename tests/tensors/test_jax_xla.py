@@ -35,10 +35,7 @@ IN_PYTHON = ("valid_steps", "normalize", "gae_packed")
 
 
 def taken_by_the_short_cut(function, arguments):
-    """Whether each array has as many axes as rewards, at most 2, or one less if it is per env; no reset rows.
-
-    ``retrace`` and ``upgo`` leave a ``truncated`` of another shape to Python.
-    """
+    """Whether flags have the shape of rewards, and arrays as many axes, or one less if per env; no reset rows."""
     (_, first), *_ = arguments.items()
     per_env = {name for name in arguments if ROLES[name] in PER_ENV}
     ranks = {name: given.ndim for name, given in arguments.items() if isinstance(given, np.ndarray)}
@@ -46,8 +43,8 @@ def taken_by_the_short_cut(function, arguments):
     known = per_env or "values" in arguments  # otherwise Python looks for an env without an end
     known = known and not (function is fastgae.n_step_returns and "mask" in arguments)  # the module does not
     known = known and not (function is fastgae.discounted_returns and "next_values" in arguments)
-    if function in (fastgae.retrace, fastgae.upgo):
-        known = known and np.shape(arguments.get("truncated", first)) == first.shape
+    flags = (arguments.get(name) for name in ("terminated", "truncated", "mask"))
+    known = known and all(each.shape == first.shape for each in flags if isinstance(each, np.ndarray))
     return function.__name__ not in IN_PYTHON and whole and known and first.ndim < 3 and "autoreset" not in arguments
 
 

@@ -29,7 +29,8 @@ WITHOUT_EXTENSION = "0_without_compiled_backend_see_fastgae_info"
 
 # Every operation is rounded once on every platform: no contraction into fused multiply-adds, no unsafe mathematics.
 if sys.platform == "win32":
-    compile_args, link_args = ["/O2", "/fp:precise"], []
+    # Without the definition, the first std::mutex crashes where another package has loaded an older msvcp140.dll.
+    compile_args, link_args = ["/O2", "/fp:precise", "/D_DISABLE_CONSTEXPR_MUTEX_CONSTRUCTOR"], []
 else:
     compile_args = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-pthread"]
     strip = "-Wl,-S,-x" if sys.platform == "darwin" else "-Wl,-s"  # a tenth of the file is symbols that nothing reads

@@ -16,7 +16,11 @@ try:
 except ModuleNotFoundError as error:
     # setup.py leaves the compiler's message here if it built without the extension.
     failure = resources.files("fastgae").joinpath("_build_failure.txt")
-    reason = failure.read_text().rstrip() if failure.is_file() else "this installation has no compiled module"
+    reason = (
+        failure.read_text(encoding="utf-8").rstrip()
+        if failure.is_file()
+        else "this installation has no compiled module"
+    )
     raise ModuleNotFoundError(f"not built: {reason}\n{BUILD_IT}", name=error.name) from error
 
 if _core.arguments != Call._fields:  # it would take one argument for another

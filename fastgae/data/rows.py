@@ -180,7 +180,7 @@ def _copied(batches: Batches, most: int, to: Path) -> Iterator[pa.Table]:
         writer.write_table(first.combine_chunks())
         for table in tables:
             writer.write_table(table.combine_chunks())
-    with pa.memory_map(str(to)) as file:
+    with pa.OSFile(str(to)) as file:  # not mapped, because Windows removes no file that a table still needs
         copy = pa.ipc.open_file(file)
         for number in reversed(range(copy.num_record_batches)):
             yield pa.Table.from_batches([copy.get_batch(number)])

@@ -32,7 +32,7 @@ from fastgae.data.files import STORES, resolved, version_of, without_query
 from fastgae.data.report import Sums
 from fastgae.data.rows import LARGE
 from fastgae.data.steps import Following
-from fastgae.data.tables import native
+from fastgae.data.tables import native, open_parquet
 
 LOCK, JOURNAL, NEW = "fastgae.lock", "journal.jsonl", "journal.jsonl.new"
 SORTED, PLACES, VALUES, RESULTS = "sorted.parquet", "places", "values", "results"
@@ -117,6 +117,7 @@ class State:
 
     def remove(self) -> None:
         """Empty the folder except for the lock."""
+        open_parquet.cache_clear()  # Windows removes no open file
         for path, is_ours in self._found().items():
             if is_ours and path.name != LOCK:
                 path.unlink()

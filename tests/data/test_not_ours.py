@@ -205,3 +205,31 @@ def test_every_name_in_the_folder_is_known(tmp_path, few, monkeypatch):
     written = {"journal.jsonl", "advantages", "sorted.parquet", "values", "results", "places", "large.arrow"}
     assert {LOCK, *written} <= found
     assert all(map(state.OWN.fullmatch, found))
+
+
+def _is_open(path):
+    """Return whether this process has a file open or mapped."""
+    files = [each.readlink() for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return path in files or str(path) in Path("/proc/self/maps").read_text("utf-8")
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not say which files are open")
+@pytest.mark.parametrize("scattered", [False, True])
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_no_open_file_is_removed_or_replaced(tmp_path, few, monkeypatch, scattered, suffix):
+    """Windows would refuse it. Few rows at a time make copies of what does not fit."""
+    order = np.random.default_rng(0).permutation(60) if scattered else np.arange(60)
+    source, removed, wrong = write(few.table().take(order), tmp_path / f"a.{suffix}", 60), [], []
+    for name in ("unlink", "replace"):
+        theirs = getattr(Path, name)
+
+        def checked(path, *given, theirs=theirs, **options):
+            removed.append(path.name)
+            wrong.extend([path.name] * _is_open(path))
+            return theirs(path, *given, **options)
+
+        monkeypatch.setattr(Path, name, checked)
+    compute(source, tmp_path / OUT, memory=limit(20), progress=False)
+    assert "large.arrow" in removed
+    assert ("sorted.parquet" in removed) == scattered
+    assert set(wrong) <= {state.LOCK}  # which filelock removes on Windows, once it is closed

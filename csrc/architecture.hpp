@@ -14,7 +14,7 @@
 #error "fastgae computes as IEEE 754 says: take what asks for other arithmetic out of CFLAGS and CXXFLAGS"
 #endif
 
-// Before Visual Studio 2022, /fp:precise may fuse a multiplication and an addition, which rounds once in place of twice.
+// Before Visual Studio 2022, /fp:precise may fuse a product and a sum, which are then rounded once and not twice.
 #if defined(_MSC_VER) && !defined(__clang__)
 #pragma fp_contract(off)
 #endif

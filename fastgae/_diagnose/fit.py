@@ -74,7 +74,8 @@ def fit(steps: Steps, **changed: object) -> Fit:
             for name in ("values", "last_values", "next_values", "final_values")
             if (array := getattr(steps.given, name)) is not None
         }
-        return -steps.advantages(**{**whole, **zeros, **ones})[kept] * steps.values[kept].mean()
+        expected: Array = -steps.advantages(**{**whole, **zeros, **ones})[kept] * steps.values[kept].mean()
+        return expected
 
     return Fit((missed + expected)[kept], expected[kept], by_one)
 
@@ -209,7 +210,8 @@ def _nearest(steps: Steps, rows: slice) -> Array:
     change, rewards = np.nan_to_num(change), steps.rewards[rows]
     # (r + change)^2, multiplied out, for every pair of envs at once.
     squares = 2.0 * change.T @ (kept * rewards) + (change * change).T @ kept + (kept * rewards * rewards).sum(0)
-    return (squares / np.maximum(kept.sum(0), 1.0)).argmin(1)
+    nearest: Array = (squares / np.maximum(kept.sum(0), 1.0)).argmin(1)
+    return nearest
 
 
 def rewards_shifted(steps: Steps) -> Iterator[Finding]:

@@ -171,7 +171,8 @@ def _values_jump_at_flags(steps: Steps, found: Shift) -> bool:
 
 def _surprises(steps: Steps) -> Array:
     """Return how far each reward is from the usual one."""
-    return np.abs(steps.rewards - median(steps.rewards[steps.unmasked]))
+    surprises: Array = np.abs(steps.rewards - median(steps.rewards[steps.unmasked]))
+    return surprises
 
 
 def _shift_by_next_values(steps: Steps) -> Shift | None:

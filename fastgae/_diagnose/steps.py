@@ -74,7 +74,8 @@ class Steps:
         values, last, following = self.given.values, self.given.last_values, self.given.next_values
         if last is not None:
             return np.asarray(last, np.float64).reshape(-1)
-        return self.matrix(values if following is None else following)[-1]
+        row: Array = self.matrix(values if following is None else following)[-1]
+        return row
 
     @functools.cached_property
     def next_values(self) -> Array | None:
@@ -90,7 +91,8 @@ class Steps:
     @functools.cached_property
     def changes(self) -> Array:
         """Return how far V changes from each row to the next one."""
-        return np.abs(self.next_row - self.values)
+        changes: Array = np.abs(self.next_row - self.values)
+        return changes
 
     @functools.cached_property
     def final_values(self) -> Array | None:

@@ -21,9 +21,10 @@ def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> 
             check_wide(name, given)  # here, because what follows would widen it
     if not arguments.get("stop_gradients", True) and arguments.get("out") is not None:
         raise ValueError("out cannot carry gradients: leave it out, or leave stop_gradients True")
-    if kind not in CALLS:
-        return _computed(kind, function, arguments)
-    return CALLS[kind](arguments)(function, arguments)
+    result: Result = (
+        CALLS[kind](arguments)(function, arguments) if kind in CALLS else _computed(kind, function, arguments)
+    )
+    return result
 
 
 def check_no_tensors(arguments: dict[str, Any]) -> None:
@@ -54,7 +55,8 @@ def _torch(arguments: dict[str, Any]) -> Callable[..., Any]:
     if not arguments.get("stop_gradients", True):
         from fastgae._interop.torch_gradients import differentiated
 
-        return differentiated
+        kept: Callable[..., Any] = differentiated
+        return kept
     if transforms():
         # Not above, because the import registers the operations, which takes longer than a call.
         from fastgae._interop.torch_ops import traced

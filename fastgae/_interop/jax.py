@@ -42,7 +42,8 @@ def placed(function: Callable[[Any], Any], arrays: dict[str, jax.Array]) -> Any:
 
 def canonical(dtype: Any) -> np.dtype[Any]:
     """Return the dtype that JAX has for one of NumPy's: float32 for float64 where that is not enabled."""
-    return jax.dtypes.canonicalize_dtype(dtype)
+    result: np.dtype[Any] = jax.dtypes.canonicalize_dtype(dtype)
+    return result
 
 
 def to_numpy(name: str, array: jax.Array) -> Array:

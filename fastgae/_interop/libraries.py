@@ -186,7 +186,8 @@ def converter(first: object, numbers: Iterable[object]) -> Callable[[Array], Any
     """
     if (kind := kind_of(first)) is None:
         return None
-    return LIBRARIES[kind].conversions().converter(numbers)
+    made: Callable[[Array], Any] = LIBRARIES[kind].conversions().converter(numbers)
+    return made
 
 
 # The public functions that return arrays

@@ -28,9 +28,10 @@ def to_numpy(name: str, tensor: torch.Tensor) -> Array:
     try:
         # NumPy cannot read bfloat16, so it gets the bits.
         narrow = tensor.dtype is torch.bfloat16
-        return constant.view(torch.int16).numpy().view(BFLOAT16) if narrow else constant.numpy()
+        array: Array = constant.view(torch.int16).numpy().view(BFLOAT16) if narrow else constant.numpy()
     except (RuntimeError, TypeError) as error:
         raise TypeError(f"{name} cannot be read as an array: {error}") from error
+    return array
 
 
 def plain(name: str, tensor: torch.Tensor) -> torch.Tensor:

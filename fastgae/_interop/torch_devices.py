@@ -107,7 +107,8 @@ def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _end(tensor: torch.Tensor) -> int:
     """Return the address of the byte after the last element."""
-    return tensor.untyped_storage().data_ptr() + bytes_to_the_end(tensor)
+    storage: int = tensor.untyped_storage().data_ptr()
+    return storage + bytes_to_the_end(tensor)
 
 
 def _checked(function: Callable[..., Any], arguments: dict[str, Any], outputs: Sequence[Any]) -> Any:

@@ -151,7 +151,7 @@ def _is_name(kind: pa.DataType) -> bool:
 
 
 def _may_be_integer(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _check_ends(found: Mapping[str, str], ends: str | None, present: Sequence[str]) -> None:
@@ -237,7 +237,8 @@ def _steps(column: pa.ChunkedArray) -> Array:
     integers = _integral("step", _whole("step", column))
     if not pa.types.is_integer(integers.type):
         raise DataError(f"the column of step holds {column.type}; expected integers")
-    return arrays_of(integers)
+    array: Array = arrays_of(integers)
+    return array
 
 
 def _integral(role: str, column: pa.Array) -> pa.Array:
@@ -257,18 +258,21 @@ def _integral(role: str, column: pa.Array) -> pa.Array:
 
 def _flags(role: str, column: pa.ChunkedArray) -> Array:
     if pa.types.is_boolean(column.type):
-        return arrays_of(_whole(role, column))
+        flags: Array = arrays_of(_whole(role, column))
+        return flags
     numbers = numbers_in(role, column)
     wrong = (numbers != 0) & (numbers != 1)
     if wrong.any():
         check_none(wrong, f"{role} is {numbers[wrong][0]}; expected 0 or 1")
-    return numbers == 1
+    ones: Array = numbers == 1
+    return ones
 
 
 def _successes(column: pa.ChunkedArray) -> Array:
     """Return a column of success as numbers, which are read only in the last row of an episode; NaN is missing."""
     if in_envs(column.type):
-        return arrays_of(column).astype(np.float64)
+        array: Array = arrays_of(column).astype(np.float64)
+        return array
     if not (pa.types.is_boolean(column.type) or pa.types.is_integer(column.type) or _may_be_integer(column.type)):
         raise DataError(f"the column of success holds {column.type}; expected bool, or numbers that are 0 or 1")
     return np.asarray(whole(column.cast(pa.float64())).fill_null(np.nan))

@@ -88,7 +88,8 @@ def without_query(name: str) -> str:
 def opened_binary(path: Path, cache: str = "none") -> IO[bytes]:
     """Open a file to read; ``cache`` says which ranges fsspec reads of a URL: only those asked for, or more."""
     more: dict[str, Any] = {"cache_type": cache, "block_size": RANGE} if is_remote(path) else {}
-    return path.open("rb", **more)
+    file: IO[bytes] = path.open("rb", **more)
+    return file
 
 
 def version_of(path: Any, fresh: bool = False) -> tuple[int, Any]:

@@ -53,18 +53,21 @@ def thresholds_of(parts: Callable[[], Iterable[Part]], quantile: float) -> dict[
 def are_above(thresholds: dict[Any, float], numbers: Array, items: pa.Array | None) -> Array:
     """Return True where a number is above the threshold of its group."""
     groups = _groups(numbers, items, {item: number for number, item in enumerate(thresholds)})
-    return numbers > np.array([*thresholds.values()], numbers.dtype)[groups].reshape(numbers.shape)
+    above: Array = numbers > np.array([*thresholds.values()], numbers.dtype)[groups].reshape(numbers.shape)
+    return above
 
 
 def _ordered(bits: Array) -> Array:
     """Return integers in the order of the floats with these bits: all bits of negative ones turned, else the sign."""
     sign = bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
-    return np.where(bits & sign, ~bits, bits | sign)
+    ordered: Array = np.where(bits & sign, ~bits, bits | sign)
+    return ordered
 
 
 def _numbers(ordered: Array) -> Array:
     sign = ordered.dtype.type(1 << (8 * ordered.dtype.itemsize - 1))
-    return np.where(ordered & sign, ordered ^ sign, ~ordered)
+    bits: Array = np.where(ordered & sign, ordered ^ sign, ~ordered)
+    return bits
 
 
 def _groups(numbers: Array, items: pa.Array | None, known: dict[Any, int]) -> Array:

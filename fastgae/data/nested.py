@@ -52,7 +52,8 @@ def _of_steps(rows: Rows, first: int, last: int, path: Path, before: int, lists:
 
 
 def _lengths(lists: pa.Array) -> Array:
-    return pc.list_value_length(lists).fill_null(0).to_numpy().astype(np.int64)
+    lengths: Array = pc.list_value_length(lists).fill_null(0).to_numpy().astype(np.int64)
+    return lengths
 
 
 class Lists(NamedTuple):

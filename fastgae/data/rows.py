@@ -88,7 +88,8 @@ class Rows:
 
     def file_of(self, rows: Array) -> Array:
         """Return the numbers of the files of rows."""
-        return np.searchsorted(self.files, rows, side="right") - 1
+        numbers: Array = np.searchsorted(self.files, rows, side="right") - 1
+        return numbers
 
     def place(self, row: int) -> tuple[Path, int]:
         """Return the file of a row, and its number there."""

@@ -310,7 +310,8 @@ def about(path: Path) -> dict[str, Any]:
         return {}
     with suppress(DataError, ValueError), reading(path), native(path) as file:
         schema = pq.read_schema(file) if path.suffix == ".parquet" else pa.ipc.open_file(file).schema
-        return json.loads((schema.metadata or {}).get(ABOUT, b"{}"))
+        said: dict[str, Any] = json.loads((schema.metadata or {}).get(ABOUT, b"{}"))
+        return said
     return {}
 
 

@@ -309,7 +309,8 @@ def _loaded(path: Path, member: zipfile.ZipInfo | None) -> Array:
         file: Any = stack.enter_context(opened_binary(path, "readahead"))
         if member is not None:
             file = stack.enter_context(zipfile.ZipFile(file).open(member))
-        return read_array(file, allow_pickle=False)
+        array: Array = read_array(file, allow_pickle=False)
+        return array
 
 
 def npy(path: Path) -> Lazy:

@@ -63,7 +63,7 @@ def parquet(path: Path) -> list[Part]:
     def read(group: int, columns: Sequence[str], most: int) -> Batches:
         file = open_parquet(path, version)
         if most < counts[group]:
-            return file.iter_batches(most, [group], columns)
+            return file.iter_batches(most, [group], columns)  # type: ignore[no-any-return]
         several = counts[group] > SLICE  # to hand few rows to other threads takes longer than to read them
         return iter(file.read_row_group(group, columns, use_threads=several).to_batches())
 

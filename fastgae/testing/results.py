@@ -3,7 +3,7 @@
 import functools
 import itertools
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -34,11 +34,11 @@ class Scaling(NamedTuple):
         count = mask.sum(axis)
         mean = np.where(mask, array, 0).sum(axis, np.float64) / count
         if self.ddof is None:
-            return array - mean
+            return cast(Array, array - mean)
         variance = np.where(mask, (array - mean) ** 2, 0).sum(axis) / (count - self.ddof)
         variance = np.where(variance > 0.0, variance, np.nan)  # nobody agrees on what 0 / 0 is
         scaled = (array if self.mean == "kept" else array - mean) / (np.sqrt(variance) + self.eps)
-        return scaled + mean if self.mean == "added back" else scaled
+        return cast(Array, scaled + mean if self.mean == "added back" else scaled)
 
 
 class Output(NamedTuple):
@@ -93,7 +93,7 @@ class Results:
             return np.full_like(targets, np.nan)  # without a bootstrap, it would be the TD error
         last = evaluated(expression(self.fields, "{last}"), self.names)
         following = {"following": np.concatenate([targets[1:], last[np.newaxis]])}
-        return evaluated(expression({**self.fields, "n": "following"}, "{delta}"), self.names | following)
+        return cast(Array, evaluated(expression({**self.fields, "n": "following"}, "{delta}"), self.names | following))
 
     def __call__(self, output: Output, rows: int) -> Array:
         """Return the first rows of an output as the function should return them, and normalise those alone."""

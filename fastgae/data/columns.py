@@ -93,8 +93,12 @@ def chosen_columns(
             raise DataError(f"there is no column {name!r} for {role}; there are {', '.join(present)}")
     chosen = {role: name for role, name in known.columns.items() if name in present} | given
     found = {role: name for role, name in chosen.items() if name is not None and (role, values) != ("values", None)}
+    if values is None and "next_values" not in given:
+        found.pop("next_values", None)  # they are of another critic than the values
     needs_values = values is not None and ESTIMATORS[how.estimator].every_value
     for role in ("rewards", "values") if needs_values else ("rewards",):
+        if role in given and given[role] is None:
+            raise DataError(f"{column_argument(role, None)} leaves {role} out, which {how.estimator} needs")
         if role not in found:
             raise DataError(
                 f"there is no column {known.columns[role]!r} for {role}; there are {', '.join(present)}: pass "
@@ -260,6 +264,8 @@ def _flags(role: str, column: pa.ChunkedArray) -> Array:
     if pa.types.is_boolean(column.type):
         flags: Array = arrays_of(_whole(role, column))
         return flags
+    if _is_name(column.type) and not pa.types.is_integer(column.type):
+        raise DataError(f"the column of {role} holds {column.type}; expected bool, or numbers that are 0 or 1")
     numbers = numbers_in(role, column)
     wrong = (numbers != 0) & (numbers != 1)
     if wrong.any():

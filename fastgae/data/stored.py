@@ -261,22 +261,55 @@ class Longer(Lazy):
         return found if rows.stop in range(len(self)) else np.concatenate([found, self._last])
 
 
+class Following(Lazy):
+    """V of the state after each step: the final value where the step is truncated, and otherwise the next value."""
+
+    def __init__(self, values: Longer, truncated: Any, final_values: Any) -> None:
+        self.shape, self.dtype = final_values.shape, final_values.dtype
+        self._values, self._truncated, self._final = values, truncated, final_values
+
+    def __getitem__(self, rows: slice) -> Array:
+        following = self._values[rows.start + 1 : rows.stop + 1]
+        return np.where(self._truncated[rows] != 0, self._final[rows], following)
+
+
+NOT_READ = ("mask", "gamma", "gae_lambda", "returns_lambda", "last_advantages", "prev_done")
+
+
 def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return the arrays, with ``last_values``, as ``gae`` takes them, as one more row of the values."""
-    if {"rewards", "mask"} <= arrays.keys():
-        raise ValueError("there is a mask, which fastgae.gae reads, but recorded data have no steps to leave out")
-    if not {"rewards", "values", "last_values"} <= arrays.keys():
+    """Return the arrays, with ``last_values`` of ``gae`` as one more row of the values.
+
+    With ``final_values``, which say how truncated episodes go on, both become next_values.
+    """
+    if "rewards" not in arrays:
         return arrays
-    values, last = arrays["values"], arrays["last_values"]
-    if "next_values" in arrays or values.shape != arrays["rewards"].shape or not values.shape:
+    for name in NOT_READ:
+        if name in arrays:
+            way = ", and pass it as an argument" if name in ("gamma", "gae_lambda") else ""
+            raise ValueError(
+                f"there is an array {name}, which fastgae.gae reads, but recorded data have none: leave it out{way}"
+            )
+    has_final = "final_values" in arrays
+    if "values" not in arrays or not (has_final or "last_values" in arrays):
+        return arrays
+    for name in ("truncated", "last_values"):
+        if has_final and name not in arrays:
+            raise ValueError(f"there are final_values, but no {name}")
+    values, shape = arrays["values"], arrays["rewards"].shape
+    if "next_values" in arrays or values.shape != shape or not values.shape:
         twice = "next_values" if "next_values" in arrays else f"values of shape {values.shape}"
         raise ValueError(f"there are both last_values and {twice}: keep one of them")
-    if (last.shape, last.dtype) != (values.shape[1:], values.dtype):
-        raise ValueError(
-            f"last_values has shape {last.shape} and dtype {last.dtype}; expected {values.shape[1:]} and "
-            f"{values.dtype}, as a row of values has"
-        )
-    arrays["values"] = Longer(values, last[...])
+    for name, expected in (("last_values", shape[1:]), ("final_values", shape))[: 1 + has_final]:
+        if (found := arrays[name]).shape != expected or found.dtype != values.dtype:
+            raise ValueError(
+                f"{name} has shape {found.shape} and dtype {found.dtype}; expected {expected} and {values.dtype}, as "
+                "values have"
+            )
+    longer = Longer(values, arrays["last_values"][...])
+    if has_final:
+        arrays["next_values"] = Following(longer, arrays["truncated"], arrays["final_values"])
+    else:
+        arrays["values"] = longer
     return arrays
 
 

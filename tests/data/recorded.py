@@ -15,6 +15,8 @@ from fastgae.data import DataError, compute
 
 ROWS = 3000
 NAMES = ("episode", "step", "rewards", "values", "next_values", "terminated", "truncated")
+# Those of the source are read beside values from elsewhere only if they are named.
+NEXT = {"columns": {"next_values": "next_values"}}
 
 
 class Recorded:

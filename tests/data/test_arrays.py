@@ -43,10 +43,12 @@ def test_time_major(tmp_path, grid, monkeypatch):
     values = np.concatenate([grid["values"], grid["next_values"][-1:]])
     one_more = {"rewards": grid["rewards"], "values": values, "terminated": grid["terminated"]}
     last = one_more | {"values": grid["values"], "last_values": values[-1]}
+    final = last | {"truncated": grid["truncated"], "final_values": grid["next_values"]}
     for arrays, normalize, expected in (
         (grid, "global", (fastgae.moments(advantages).normalize(advantages), returns)),
         (one_more, None, fastgae.gae(*one_more.values())),
         (last, None, fastgae.gae(**last)),
+        (final, None, fastgae.gae(**final)),
     ):
         np.savez(source, **arrays)
         report = compute(source, normalize=normalize, memory=limit(11 * N), overwrite=True, progress=False)
@@ -71,7 +73,14 @@ def test_last_values(tmp_path, grid):
         ({"last_values": last.astype(float)}, r"shape \(7,\) and dtype float64; expected \(7,\) and float32"),
         ({"last_values": last, "next_values": grid["next_values"]}, "both last_values and next_values: keep one"),
         ({"last_values": last, "values": one_more}, r"both last_values and values of shape \(121, 7\): keep one"),
-        ({"last_values": last, "mask": grid["terminated"]}, "there is a mask, which fastgae.gae reads"),
+        ({"mask": grid["terminated"]}, "there is an array mask, which fastgae.gae reads, but .* none: leave it out$"),
+        ({"gamma": 0.9}, "there is an array gamma, which .*: leave it out, and pass it as an argument"),
+        ({"prev_done": np.array(["no"], object)}, "there is an array prev_done, which fastgae.gae reads"),
+        ({"final_values": grid["values"]}, "there are final_values, but no truncated"),
+        (
+            {"final_values": grid["values"][1:], "truncated": grid["truncated"], "last_values": last},
+            r"final_values has shape \(119, 7\) and dtype float32; expected \(120, 7\) and float32, as values",
+        ),
         (dict.fromkeys(given, 0) | {"last_values": 0}, r"both last_values and values of shape \(\): keep one"),
     ):
         np.savez(tmp_path / "a.npz", **given | more)

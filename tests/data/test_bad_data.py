@@ -17,6 +17,7 @@ def test_columns(tmp_path, recorded):
         ({"columns": {"rewards": "reward"}}, "no column 'reward' for rewards; there are episode, rewards, values"),
         ({"columns": {"reward": "rewards"}}, "columns: unknown role reward; the roles are file, env, episode"),
         ({"ends": "truncated"}, 'ends must be "terminated" or None'),
+        ({"columns": {"rewards": None}}, "columns={'rewards': None} leaves rewards out, which gae needs"),
         ({"format": "csv"}, "format must be"),
         ({"normalize": "per_env"}, "normalize must be"),
         ({"gamma": 1.5}, "gamma"),
@@ -31,6 +32,7 @@ def test_columns(tmp_path, recorded):
         ),
         (recorded.table().append_column("rewards", pa.array(recorded.rewards)), "2 columns 'rewards' for rewards"),
         (recorded.table(rewards=pa.array(["1"] * ROWS)), "the column of rewards holds string; expected float32"),
+        (recorded.table(terminated=pa.array(["no"] * ROWS)), "terminated holds string; expected bool, or numbers that"),
         (
             recorded.table(*ended).append_column("truncated", pa.array(np.zeros(ROWS, bool))),
             r"row \d+: the episode ends without a flag, .*next_values.*ends=\"terminated\"",

@@ -10,7 +10,7 @@ import pytest
 
 from fastgae.data import WriteError
 
-from .recorded import ROWS, assert_same_bits, computed, limit, names, refused, write
+from .recorded import NEXT, ROWS, assert_same_bits, computed, limit, names, refused, write
 
 resource = pytest.importorskip("resource", reason="this platform has no limit on the size of files")
 
@@ -67,7 +67,7 @@ def test_full_disk_before_a_file_is_mapped(tmp_path, recorded, monkeypatch):
 def test_full_disk_while_a_file_is_copied(tmp_path, recorded, full_at, copied):
     """It is the disk that is full, and not the source that is damaged."""
     source = write(recorded.table(), tmp_path / ("a.csv" if copied == "text" else "a.parquet"), ROWS)
-    given = {"values": source} if copied == "values" else {}
+    given = {"values": source, **NEXT} if copied == "values" else {}
     size = SPOOLED if given else WHOLE
     message = full_at(size, source, tmp_path / "out.arrow", **given)
     assert re.search(r"^cannot write .*out\.arrow\.unfinished: File too large$", message)

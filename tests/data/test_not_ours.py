@@ -13,7 +13,7 @@ import pytest
 from fastgae.data import DataError, WriteError, compute, state, walk
 
 from . import recorded
-from .recorded import assert_same_bits, computed, limit, names, write
+from .recorded import NEXT, assert_same_bits, computed, limit, names, write
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this platform has no pipes")
 
@@ -134,11 +134,11 @@ def test_what_appears_during_the_computation(tmp_path, few, monkeypatch, has_har
         return batch["also"]
 
     message = r"cannot write .*out\.parquet: File exists; the finished part is kept"
-    recorded.refused(message, source, out, error=WriteError, values=critic)
+    recorded.refused(message, source, out, error=WriteError, values=critic, **NEXT)
     assert out.read_bytes() == (unfinished / "notes.txt").read_bytes() == b"the user's"
     out.unlink()
     (unfinished / "notes.txt").rename(tmp_path / "notes.txt")
-    assert_same_bits(computed(source, out, values=critic, resume=True, overwrite=False), few.result)
+    assert_same_bits(computed(source, out, values=critic, **NEXT, resume=True, overwrite=False), few.result)
     assert names(tmp_path) == ["a.parquet", "notes.txt", OUT]
     out.unlink()
 
@@ -146,7 +146,7 @@ def test_what_appears_during_the_computation(tmp_path, few, monkeypatch, has_har
         (unfinished / "notes.txt").write_bytes(b"the user's")
         return batch["also"]
 
-    assert_same_bits(computed(source, out, values=noted), few.result)
+    assert_same_bits(computed(source, out, values=noted, **NEXT), few.result)
     assert (unfinished / "notes.txt").read_bytes() == b"the user's"
 
 
@@ -200,7 +200,7 @@ def test_every_name_in_the_folder_is_known(tmp_path, few, monkeypatch):
     for order in (np.arange(60), np.random.default_rng(0).permutation(60)):
         source = write(few.table().take(order), tmp_path / "a.parquet", 60)
         plot = {"plot": tmp_path / "a.png"} if importlib.util.find_spec("matplotlib") else {}
-        computed(source, tmp_path / "out.arrow", values=values, memory=limit(20), **plot)
+        computed(source, tmp_path / "out.arrow", values=values, memory=limit(20), **NEXT, **plot)
         (tmp_path / "out.arrow").unlink()
     written = {"journal.jsonl", "advantages", "sorted.parquet", "values", "results", "places", "large.arrow"}
     assert {LOCK, *written} <= found

@@ -10,7 +10,7 @@ import pytest
 from fastgae.data import compute
 from fastgae.data.errors import DataError
 
-from .recorded import computed, limit, names, read, refused, write
+from .recorded import NEXT, computed, limit, names, read, refused, write
 
 ROLES = ("rewards", "values", "next_values", "terminated", "truncated")
 
@@ -39,7 +39,7 @@ def test_files_are_known_by_content(tmp_path, few):
         stem = name if name in ("c", "d.dat", "f") else name.partition(".")[0]
         assert_known(source, tmp_path / f"{stem}.advantages.parquet", few)
         for values in (tmp_path / "v.npy", source):
-            assert_results(computed(source, tmp_path / "out.parquet", values=str(values)), few)
+            assert_results(computed(source, tmp_path / "out.parquet", values=str(values), **NEXT), few)
     h5py = pytest.importorskip("h5py")
     arrays = {name: getattr(few, name) for name in ROLES}
     with h5py.File(tmp_path / "hdf5", "w") as file:

@@ -17,7 +17,7 @@ import pytest
 import fastgae
 from fastgae.data import Critic, compute, walk
 
-from .recorded import CHOICES, answer, bits, limit, names, quantile_of, read, refused, stopped, write
+from .recorded import CHOICES, NEXT, answer, bits, limit, names, quantile_of, read, refused, stopped, write
 
 CASES = 144
 TEXT = ("csv", "jsonl")  # no float32
@@ -296,6 +296,8 @@ def drawn_source(seed, form, folder, *values_from):
         more["values"] = Critic(lambda batch: batch[drawn.valued], [drawn.valued], rows=int(rng.choice([7, 8192])))
     elif drawn.values_from == "file":
         more["values"] = values_beside(drawn, folder, order)
+    if drawn.values_from != "column" and not (drawn.ends or drawn.keeps_final):
+        more["columns"] = NEXT["columns"] | more.get("columns", {})
     return drawn, more, order
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fastgae.data import compute
 
-from .recorded import ROWS, assert_same_bits, computed, interrupted, limit, names, refused, stopped, write
+from .recorded import NEXT, ROWS, assert_same_bits, computed, interrupted, limit, names, refused, stopped, write
 
 RUN = {"memory": limit(500)}
 RESUME = {"resume": True, "progress": False, **RUN}
@@ -50,7 +50,7 @@ def test_a_copy_elsewhere_gives_the_same_bytes(tmp_path, recorded, monkeypatch, 
     written = []
     for folder, name in ((here, "a.parquet"), (there, "b.parquet")):
         monkeypatch.chdir(folder)
-        compute(name, f"out{suffix}", values=values, normalize="global", progress=False, **RUN)
+        compute(name, f"out{suffix}", values=values, normalize="global", progress=False, **NEXT, **RUN)
         written.append((folder / f"out{suffix}").read_bytes())
     assert written[0] == written[1]
 

@@ -18,7 +18,7 @@ from fastgae.data import DataError, WriteError, compute
 from fastgae.data.errors import without_secrets
 from fastgae.data.state import State
 
-from .recorded import ROWS, Recorded, assert_same_bits, computed, limit, names, refused, write
+from .recorded import NEXT, ROWS, Recorded, assert_same_bits, computed, limit, names, refused, write
 
 pytest.importorskip("s3fs")
 moto = pytest.importorskip("moto.server")
@@ -169,7 +169,7 @@ def assert_as_on_this_machine(root, tmp_path, few):
     put(few.table(), folder / "runs" / "x=1" / "a.parquet")
     (folder / "runs" / "_hidden.parquet").write_bytes(b"no data")
     for number, (source, values) in enumerate((("runs", "v.npy"), ("runs/*/*.parquet", "runs/x=1/a.parquet"))):
-        compute(f"{root}/{source}", f"{root}/{number}.parquet", values=f"{root}/{values}", **RUN)
+        compute(f"{root}/{source}", f"{root}/{number}.parquet", values=f"{root}/{values}", **NEXT, **RUN)
         assert_same_bits(got(f"{root}/{number}.parquet"), few.result)
 
 
@@ -179,7 +179,7 @@ def test_pages(bucket, tmp_path, recorded):
     (bucket / "v.npy").write_bytes((tmp_path / "v.npy").read_bytes())
     source, values = (bucket.fs.sign(f"{bucket.path}{name}") for name in ("a.parquet", "v.npy"))
     assert "Signature=" in source
-    assert_same_bits(computed(source, tmp_path / "out.parquet", values=values), recorded.result)
+    assert_same_bits(computed(source, tmp_path / "out.parquet", values=values, **NEXT), recorded.result)
 
 
 def test_reads_ranges(bucket, wire):

@@ -4,7 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from .recorded import ROWS, assert_same_bits, computed, interrupted, limit, names, refused, write
+import fastgae
+
+from .recorded import NEXT, ROWS, assert_same_bits, computed, interrupted, limit, names, refused, write
 
 NAMES = ("episode", "step", "rewards", "next_values", "terminated", "truncated")
 
@@ -41,12 +43,26 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
     refused("values 'no.parquet' does not exist, and no column has", source, values="no.parquet")
 
 
+def test_next_values_of_another_critic(tmp_path, recorded):
+    """The next values of a source are of another critic than values from elsewhere, unless they are named."""
+    table = recorded.table(truncated=np.zeros(ROWS, bool), terminated=recorded.last)
+    source = write(table, tmp_path / "a.parquet", 100)
+    doubled = 2 * recorded.values
+    np.save(tmp_path / "v.npy", doubled)
+    how = {"values": str(tmp_path / "v.npy")}
+    for named, expected in ((NEXT, {"next_values": recorded.next_values}), ({}, {"last_values": np.float32(0)})):
+        got = computed(source, tmp_path / "out.parquet", **how, **named)
+        assert_same_bits(got, fastgae.gae(recorded.rewards, doubled, recorded.last, **expected))
+    write(recorded.table(), source, 100)
+    refused("the episode is truncated, and there is no value of the state after it", source, **how)
+
+
 def test_another_file_of_values_is_no_resume(tmp_path, recorded, source):
     values, out = tmp_path / "v.npy", tmp_path / "out.parquet"
     np.save(values, recorded.values)
-    computed(source, out, values=str(values))
+    computed(source, out, values=str(values), **NEXT)
     np.save(values, recorded.values + 1)
-    refused(r"out\.parquet exists already", source, out, values=str(values), resume=True)
+    refused(r"out\.parquet exists already", source, out, values=str(values), resume=True, **NEXT)
 
 
 def test_values_that_are_not_those_of_the_rows(tmp_path, recorded, source):
@@ -69,7 +85,7 @@ def test_values_that_are_not_those_of_the_rows(tmp_path, recorded, source):
 
 def test_a_join_that_was_interrupted(tmp_path, recorded, source):
     table, out = recorded.table("values", "episode", "step").take(np.arange(ROWS)[::-1]), tmp_path / "out.parquet"
-    how = {"values": str(write(table, tmp_path / "v.arrow", 77)), "memory": limit(500), "resume": True}
+    how = {"values": str(write(table, tmp_path / "v.arrow", 77)), "memory": limit(500), "resume": True, **NEXT}
     for at in ("sorting.chain", "walk.compute_run", "state.State.results"):
         interrupted(at, source, out, **how)
     assert_same_bits(computed(source, out, **how), recorded.result)

@@ -84,7 +84,7 @@ struct Operand {
     Stored stored = Stored::other;
     bool given = false;    // it is not None
     bool absent = false;   // it is ABSENT
-    bool weak = false;     // a number that has no effect on the dtype of the results
+    bool weak = false;     // a number of Python, which has no effect on the dtype of the results
     bool swapped = false;  // the bytes of each element are in the order of another CPU
     bool writeable = false;
 
@@ -125,7 +125,7 @@ private:
 inline void read_number(Operand& given) {
     if (!given.data || given.rank != 0 || (given.type != Type::f32 && given.type != Type::f64)) return;
     Operand number;
-    number.given = number.weak = true;
+    number.given = true;
     number.stored = given.stored;  // unlike a number of Python, it takes part in promotion
     number.number = given.type == Type::f32 ? *reinterpret_cast<const float*>(given.data)
                                             : *reinterpret_cast<const double*>(given.data);
@@ -156,7 +156,7 @@ inline Type working_type(const Call& call) {
     const auto take = [&](const Operand& given) {
         single |= given.stored == Stored::f32 || is_narrow(given.stored);
         wide |= bytes_of(given.stored) > 2 && given.stored != Stored::f32;
-        wide |= given.is_number() && !given.weak;  // a number of NumPy
+        wide |= given.is_number() && !given.weak && given.stored == Stored::other;  // of a subclass of float
         return !given.data || given.stored != Stored::other;
     };
     for (const Argument numbers : kNumbers)

@@ -265,7 +265,7 @@ private:
         if (!(call_.checked || rewards_.rank == 1) || !integers || !one_per_node(parents) ||
             !(call_.names_weights || some_weights) || call_.normalize == Normalize::per_env)
             return false;
-        if (values.weak && values.stored == Stored::other && values.number == 0)  // there is no critic
+        if (values.weak && values.number == 0)  // there is no critic
             rollout_.values = {&zeros_.emplace_back(0), 0, 0};
         else if (!read_like_rewards(values, rollout_.values))
             return false;

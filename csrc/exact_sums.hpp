@@ -120,8 +120,8 @@ private:
 
     template <bool masked>
     void add_to_bins(const Real* x, const std::uint8_t* mask, Index length) {
-        constexpr Bits hidden =
-            Bits(1) << Format::fraction_bits;  // the first bit of every number that is not subnormal
+        // The first bit of every number that is not subnormal.
+        constexpr Bits hidden = Bits(1) << Format::fraction_bits;
         for (Index i = 0; i < length; ++i) {
             Bits bits;
             std::memcpy(&bits, x + i, sizeof bits);

@@ -37,6 +37,7 @@ bool fill(const Call& call, CallReader<Real>& reader, const Operand& advantages,
         return false;
     std::optional<Normalization<Real>> normalization;
     if (call.normalize != Normalize::nothing) normalization.emplace(rollout, call.normalize == Normalize::per_env);
+    redone = 0;
     if (call.recursion == Recursion::n_step_returns)
         n_step_returns(how.target, rollout, call.n, how.threads);
     else if (trees)

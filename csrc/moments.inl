@@ -130,8 +130,8 @@ FASTGAE_INLINE void rescale_rows(const MaskedMatrix<Real>& of, Index t, Index fi
     for_each_vector<double>(first, last, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
         const auto center = V::load(of.center + n), scale = V::load(of.scale + n);
-        typename V::Type
-            x[rows];  // all are loaded before the first is stored: rows 4 KiB apart look like one to the CPU
+        // All are loaded before the first is stored: rows 4 KiB apart look like one to the CPU.
+        typename V::Type x[rows];
         unrolled<rows>([&](auto k) FASTGAE_INLINE_LAMBDA {
             const std::uint8_t* const mask = masked ? of.mask.at(t + k, n) : nullptr;
             x[k] = rescaled<V, masked>(of.matrix.at(t + k, n), mask, center, scale);

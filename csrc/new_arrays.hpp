@@ -91,7 +91,8 @@ inline void define_recycling(py::module_& module) {
     module.def(
         "set_recycled_limit", [](std::size_t bytes) { recycled_memory.set_limit(bytes); }, py::arg("nbytes"),
         "Keep at most this many bytes of dropped results from now on; 0 empties the store and keeps nothing.");
-    module.def("recycled", recycled_counts, "Return how much dropped memory may be and is kept, and how often it met.");
+    module.def("recycled", recycled_counts,
+               "Return the limit and the size of the kept memory, and how many results used it and how many did not.");
     module.def("new_bytes", new_bytes, py::arg("count"), "Return new memory, recycled if it is large.");
 }
 

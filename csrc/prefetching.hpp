@@ -1,6 +1,6 @@
-// Into which level of the caches a streaming sweep prefetches, if at all. CPUs and rollouts differ by a factor of 1.6
-// in what is the fastest, and no way changes a bit, so the first large calls of a process try each level on some of
-// their own rows, and later ones take the fastest.
+// Into which level of the caches a streaming sweep prefetches, if at all. The fastest level depends on the CPU and the
+// rollout, and a wrong one takes up to 1.6 times as long. No level changes a bit, so the first large calls of a process
+// try each level on some of their own rows, and later ones take the fastest.
 #pragma once
 
 #include <algorithm>

@@ -189,7 +189,7 @@ inline Operand operand_of(PyObject* object, bool checked = false) {
     result.absent = object == registered.absent;
     const bool is_pythons = PyFloat_CheckExact(object) || PyLong_CheckExact(object);
     if (!is_pythons) result.stored = scalar_of(object);  // it takes part in promotion
-    result.weak = is_pythons || result.stored != Stored::other;
+    result.weak = is_pythons;
     if (PyFloat_Check(object))
         result.number = PyFloat_AS_DOUBLE(object);
     else if (result.stored == Stored::f32)

@@ -33,8 +33,8 @@ struct Recording {
 };
 
 inline thread_local Recording* recording = nullptr;
-inline std::atomic<int> recordings{
-    0};  // of all threads; to look at it takes less time than to find a thread's own variable
+// Of all threads. To look at it takes less time than to find a thread's own variable.
+inline std::atomic<int> recordings{0};
 
 inline Index place_of(const std::vector<PyObject*>& objects, PyObject* object) {
     const auto found = std::find(objects.begin(), objects.end(), object);

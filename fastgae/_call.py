@@ -24,11 +24,11 @@ class Role(Enum):
     """The role of an argument: its shape, and whether it is a number, a flag or a setting."""
 
     STEPS = "one number per step, in the shape of the first argument"
-    STEP_FLAGS = "one flag per step; axes that come after time and envs may be missing, and all but time have length 1"
+    STEP_FLAGS = "one flag per step; axes after time and envs may be missing, and all but time may have length 1"
     ENVS = "one number per env, in the shape of the first argument without time or of one step; or one for all envs"
     ENV_FLAGS = "one flag per env"
     MOMENTS = "one number per env in float64, or one for all envs, without effect on the dtype of the results"
-    FACTORS = "numbers of any size, as in COEFFICIENT"
+    FACTORS = "numbers of any size, in the shapes of COEFFICIENT"
     COEFFICIENT = "a number in [0, 1], or an array of them; its axes are the first argument's, or of length 1"
     CONSTANT = "one number that the step of every backend reads"
     LABELS = "one label per step: an integer, a string, or anything that can be hashed"

@@ -203,8 +203,11 @@ report = {
     "before": len(caught),
     "fallen back": under() + [failing(), failing(num_threads=2)],
     "why": {each.name: [each.available, each.why_missing] for each in fastgae.backends()},
-    "warned": [[w.category.__name__, str(w.message), w.filename] for w in caught],
 }
+dispatch.resolve.cache_clear()
+dispatch._warn_of_fallback.cache_clear()
+fastgae.moments([1.0])
+report["warned"] = [[w.category.__name__, str(w.message), w.filename] for w in caught]
 print(json.dumps(report))
 from fastgae.cli.main import main
 main(["info", "--json"])
@@ -223,8 +226,9 @@ main(["info", "--json"])
     assert report["unknown"][0] == "ValueError"
     assert report["numpy"] == report["fallen back"] == [None] * 4
     assert report["before"] == 0
-    ((category, message, file),) = report["warned"]
+    (category, message, file), of_moments = report["warned"]
     assert (category, file) == ("RuntimeWarning", "<string>"), "the program's own line"
+    assert of_moments == [category, message, file]
     for word in ("'numpy'", "cpp", "numba", "fastgae info", "pip install", "FASTGAE_BACKEND=numpy"):
         assert word in message
     why = report["why"]
@@ -295,6 +299,8 @@ def test_bad_numbers_of_threads_in_the_environment(under, called):
         under(**{variable: text})
         refused(ValueError, [variable, text, "positive integer"], backend=name)
         assert called(num_threads=2, backend=name)[2] == 2
+        # Numba hands this recursion to NumPy.
+        fastgae.upgo(np.zeros(2), np.zeros(3), [0, 0], num_threads=2, backend=name)
 
 
 def test_what_is_remembered_of_calls_is_bounded_and_knows_types():

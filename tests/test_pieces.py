@@ -85,6 +85,8 @@ def redone(rewards, gamma_lambda, terminated=False):
         got = fastgae._core.gae(Call(**call), 1, target)
         counts[target] = fastgae._core.redone()
         assert_same_bits(got, expected, target)
+    fastgae.n_step_returns(np.zeros(2), np.zeros(3), [0, 0], n=2, backend="cpp")
+    assert fastgae._core.redone() == 0  # a call without pieces
     return counts
 
 

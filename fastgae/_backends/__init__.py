@@ -57,7 +57,7 @@ class Backend(Protocol):
 
 
 class DeviceBackend(Protocol):
-    """The functions of a backend that computes arrays on a GPU."""
+    """The functions of a backend of ``OnDevice`` arrays: triton and xla. autograd needs only ``takes`` and ``gae``."""
 
     __name__: str
 

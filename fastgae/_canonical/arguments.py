@@ -3,18 +3,19 @@
 import enum
 import math
 import operator
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from fastgae._call import MOST_STEPS, NEXT_STEP, Array, working_dtype
+from fastgae._call import MOST_STEPS, Array, working_dtype
 from fastgae._interop.arrays import OnDevice
 from fastgae._interop.libraries import as_array, as_numbers, is_tensor, is_weak, kind_in_list
 from fastgae._support.misnamed import AUTORESET_ELSEWHERE, choose_one
+from fastgae._typing import Autoreset
 
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 LONGEST_SHOWN = 200  # characters of an argument in a message
-AUTORESET = (NEXT_STEP, "same_step", "disabled")
+AUTORESET = get_args(Autoreset)
 
 
 def of_one_dtype(**given: object) -> list[Array]:

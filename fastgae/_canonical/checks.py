@@ -1,9 +1,8 @@
 """Check a call as a whole. ``arguments`` and ``frame`` check each argument by itself, ``packed`` packed sequences."""
 
 import functools
-import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -24,8 +23,10 @@ from fastgae._equation.arrays import Library, cut_at_the_end, without_reset_rows
 from fastgae._interop.arrays import OnDevice
 from fastgae._interop.libraries import as_array, kind_of
 from fastgae._support.misnamed import NORMALIZE_ELSEWHERE, choose_one
+from fastgae._support.warn import warn_caller
+from fastgae._typing import Normalize
 
-NORMALIZE = ("global", "per_env")
+NORMALIZE = get_args(Normalize)
 GIVEN_TWICE = "the value after the last step is given more than once: {}; keep one"
 
 # How an argument is checked that must fit the first one.
@@ -167,11 +168,10 @@ def warn_of_reset_rows(call: Call) -> None:
     zero, done = (np.moveaxis(array, call.time_axis, 0) for array in (call.rewards == 0, ends))
     first, after, others = zero[0] & ~done[0], zero[1:][done[:-1]], zero[1:][~done[:-1]]
     if first.any() and after.size and after.all() and not others.any():
-        warnings.warn(
+        warn_caller(
             f"prev_done is missing, and row 0 looks like a reset row in {np.count_nonzero(first)} of {first.size} "
             "environments: its reward is 0, as in the rows after a done, and in no others. Pass prev_done, the flags "
-            "terminated | truncated of the last row of the previous rollout; all False for the first rollout",
-            stacklevel=4,  # the line that calls an estimator
+            "terminated | truncated of the last row of the previous rollout; all False for the first rollout"
         )
 
 
@@ -207,8 +207,9 @@ def _check_bootstrap(longer: bool, call: Call, frame: Frame) -> None:
         return
     if names:
         raise ValueError(GIVEN_TWICE.format(" and ".join(names)))
-    truncated = call.truncated
-    if type(truncated) in (int, float) or getattr(truncated, "shape", None) in (frame.without_time, frame.one_step):
+    shape = getattr(call.truncated, "shape", None)
+    per_env = shape in (frame.without_time, frame.one_step) and shape != frame.shape  # equal where there is one step
+    if type(call.truncated) in (int, float) or per_env:
         raise ValueError(
             "last_values is missing, and truncated, the fourth argument, is no array of flags: pass last_values=..., "
             "and numbers such as gamma=..., by name"

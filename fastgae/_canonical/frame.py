@@ -21,7 +21,7 @@ class Frame(NamedTuple):
     axis: int
     without_time: tuple[int, ...]
     on_device: bool = False  # on a GPU; then one number stays one number
-    has_time: bool = True  # the function has an argument time_axis, which advice may name
+    names_time_axis: bool = True  # the function has an argument time_axis, which advice may name
 
     @property
     def one_longer(self) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ class Frame(NamedTuple):
                 "; row t has the flag that env.step returned with reward t. If row t says that observation t begins an "
                 f"episode, pass {self._rows(name, '1:')}, else {self._rows(name, ':-1')}"
             )
-        if shape == self.without_time and array.dtype.kind in "iu" and len(self.shape) == 2:
+        if name == "mask" and shape == self.without_time and array.dtype.kind in "iu" and len(self.shape) == 2:
             steps_by_env = f"np.arange({self.shape[self.axis]})"
             fits = f"{steps_by_env} < {name}[:, None]" if self.axis else f"{steps_by_env}[:, None] < {name}"
             return f"; if these are lengths, pass {name}={fits}"
@@ -123,7 +123,7 @@ class Frame(NamedTuple):
         shapes = ((*self.shape[:axis], *self.shape[axis + 1 :]) for axis in range(len(self.shape)))
         others = (self._replace(axis=axis, without_time=without_time) for axis, without_time in enumerate(shapes))
         fitting = (each for each in others if shape in (each.without_time, each.one_step, each.one_longer))
-        found = [str(each.axis) for each in fitting if each.axis != self.axis and self.has_time]
+        found = [str(each.axis) for each in fitting if each.axis != self.axis and self.names_time_axis]
         return f"; it fits time_axis={' or '.join(found)}" if found else ""
 
     def _not_per_env(self, name: str, array: Array, or_else: str = "") -> ValueError:
@@ -176,33 +176,24 @@ class Frame(NamedTuple):
 
     def output(self, out: Any, like: Array, name: str = "out") -> Any:
         """Check the array to fill. NEW stands for an array to allocate."""
-        if out is not NEW:
-            (self._check_output_on_device if self.on_device else self._check_output)(name, out, like.dtype)
+        if out is NEW:
+            return out
+        if self.on_device and not isinstance(out, OnDevice):
+            raise TypeError(f"{name} must be a tensor on the device of {self.name}, got {type(out).__name__}")
+        if not self.on_device and (not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray)):
+            raise TypeError(f"{name} must be a NumPy array, got {type(out).__name__}")
+        memory = out.addresses() if self.on_device else out
+        self.steps(name, memory)
+        if out.dtype != like.dtype:
+            raise TypeError(f"{name} has dtype {out.dtype}; expected the working dtype {like.dtype}")
+        if not memory.flags.writeable:
+            raise ValueError(f"{name} is read-only")
+        if not memory.flags.forc and _overlaps_itself(memory):
+            raise ValueError(f"{name} is an overlapping or broadcast view: several of its elements share memory")
         return out
 
-    def _check_output(self, name: str, array: object, dtype: np.dtype[Any]) -> None:
-        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-            raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
-        self.steps(name, array)
-        if array.dtype != dtype:
-            raise TypeError(f"{name} has dtype {array.dtype}; expected the working dtype {dtype}")
-        if not array.flags.writeable:
-            raise ValueError(f"{name} is read-only")
-        if not array.flags.forc and _overlaps_itself(array):
-            raise ValueError(f"{name} is an overlapping or broadcast view: several of its elements share memory")
 
-    def _check_output_on_device(self, name: str, array: object, dtype: np.dtype[Any]) -> None:
-        if not isinstance(array, OnDevice):
-            raise TypeError(f"{name} must be a tensor on the device of {self.name}, got {type(array).__name__}")
-        addresses = array.addresses()
-        self.steps(name, addresses)
-        if array.dtype != dtype:
-            raise TypeError(f"{name} has dtype {array.dtype}; expected the working dtype {dtype}")
-        if _overlaps_itself(addresses):
-            raise ValueError(f"{name} is an overlapping or broadcast view: several of its elements share memory")
-
-
-def frame_of(name: str, array: Array, time_axis: int, has_time: bool = True) -> Frame:
+def frame_of(name: str, array: Array, time_axis: int, names_time_axis: bool = True) -> Frame:
     if array.ndim == 0:
         raise ValueError(f"{name} is a scalar; expected an array with a time axis")
     axis = integer_of(time_axis)
@@ -213,7 +204,7 @@ def frame_of(name: str, array: Array, time_axis: int, has_time: bool = True) -> 
         raise ValueError(f"time_axis={shown(axis)} is out of range for {name} with {dimensions}")
     axis %= array.ndim
     without_time = array.shape[:axis] + array.shape[axis + 1 :]
-    return Frame(name, array.shape, axis, without_time, isinstance(array, OnDevice), has_time)
+    return Frame(name, array.shape, axis, without_time, isinstance(array, OnDevice), names_time_axis)
 
 
 def as_flags(name: str, given: object, check: Callable[[str, Array], None] | None = None) -> Array:

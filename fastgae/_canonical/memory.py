@@ -165,5 +165,5 @@ _OF_ROLES = {
 TIME_AXIS, OUT = Call._fields.index("time_axis"), Call._fields.index("out")
 # The arguments that are converted to the layout: the place in a Call, and the method that converts it.
 CONVERSIONS = [
-    (place, _OF_ROLES[role]) for place, name in enumerate(Call._fields) if (role := ROLES.get(name)) in _OF_ROLES
+    (place, _OF_ROLES[role]) for place, name in enumerate(Call._fields) if (role := ROLES[name]) in _OF_ROLES
 ]

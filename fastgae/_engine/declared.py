@@ -1,6 +1,6 @@
 """Decorators of the public functions: they refuse unknown names, and take arrays of every library.
 
-The body of an estimator is one line that hands its arguments to ``run.run``, which does the rest.
+The body of an estimator makes a tuple of its arguments, in the order of ``Call``, and hands it to ``run.run``.
 """
 
 import functools

@@ -17,6 +17,7 @@ from fastgae._canonical import integer_of, shown
 from fastgae._support import memory
 from fastgae._support.misnamed import BACKENDS_ELSEWHERE, choose_one, elsewhere
 from fastgae._support.project import how_to_install
+from fastgae._support.warn import warn_caller
 from fastgae._typing import BackendName
 
 if TYPE_CHECKING:  # here mypy compares every backend with the contract, because modules are imported by name below
@@ -269,7 +270,7 @@ def fallback() -> str | None:
 def _warn_of_fallback() -> None:
     """Warn once."""
     if message := fallback():
-        warnings.warn(message, RuntimeWarning, stacklevel=5)  # at the line that calls an estimator
+        warn_caller(message, RuntimeWarning)
 
 
 def on_devices(name: str, array: Any, num_threads: int | None = None) -> DeviceBackend:

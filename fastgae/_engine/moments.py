@@ -9,6 +9,7 @@ import numpy as np
 from fastgae._backends import Backend
 from fastgae._call import EPS, Array
 from fastgae._canonical import Layout
+from fastgae._equation.arrays import tree_sum
 
 
 def center_and_scale(
@@ -41,22 +42,13 @@ def scale_of(std: Array, eps: float) -> Array:
 
 def _mean(sums: Array, counts: Array, by: str, layout: Layout, ddof: int = 0) -> Array:
     """Return (N,): sum / (count - ddof) of each env, or, for every env, the quotient over all envs."""
-    per_env = _tree(sums)
+    per_env = tree_sum(np, sums)
     if by == "per_env":
         means: Array = per_env / _divisor(counts, ddof)
         return means
-    return np.full(len(counts), _tree(layout.in_caller_order(per_env)) / _divisor(counts.sum(), ddof))
+    return np.full(len(counts), tree_sum(np, layout.in_caller_order(per_env)) / _divisor(counts.sum(), ddof))
 
 
 def _divisor(counts: Array, ddof: int) -> Array:
     """Return counts - ddof, or NaN if there are too few steps."""
     return np.where(counts > ddof, counts - ddof, np.nan)
-
-
-def _tree(terms: Array) -> Array:
-    """Return the sum along the first axis: add one half to the other, again and again."""
-    while len(terms) > 1:
-        half = len(terms) // 2
-        terms = np.concatenate([terms[:half] + terms[half : 2 * half], terms[2 * half :]])
-    total: Array = terms[0]
-    return total

@@ -64,7 +64,7 @@ def _unusual(
     unnamed: tuple[Any, ...],
     misnamed: Mapping[str, Any],
 ) -> GAEResult[Any] | None:
-    """Raise the error of a wrong call, or return the results of arrays of another library. None: it is like others."""
+    """Raise the error of a wrong call, or return the results of arrays of another library; None for any other call."""
     if misnamed:
         raise no_argument(function, misnamed)
     if unnamed:
@@ -109,7 +109,7 @@ def _arguments(
 
 
 def _on_device(function: Any, given: tuple[Any, ...], num_threads: int | None) -> GAEResult[Any]:
-    """Compute an unchecked call whose arrays are on a GPU, or are computed by JAX."""
+    """Compute an unchecked call whose arrays are ``OnDevice``."""
     declaration: Declaration = function.declaration
     name = declaration.word("rewards")
     module = dispatch.on_devices(name, given[0], num_threads)
@@ -131,7 +131,7 @@ def without_short_cut(call: Call, chosen: dispatch.Chosen) -> GAEResult[Any]:
         matrices = matrices._replace(out=own, normalize=None)
     masked_n_steps = matrices.recursion == "n_step_returns" and matrices.mask is not None
     if masked_n_steps or matrices.recursion not in module.RECURSIONS:
-        module = dispatch.choose("numpy", None).module  # which knows every recursion
+        module, _ = dispatch.resolve_backend("numpy")  # which knows every recursion
     module.gae(matrices, *how)
     if normalize is not None:
         moments = center_and_scale(matrices.out[0], matrices.mask, normalize, layout, module, *how)

@@ -299,3 +299,11 @@ def _with_next_values(lib: Library, call: Call, mask: Array | None) -> Call:
 def given_only(call: Call) -> Call:
     """Return the call with None for arguments that its estimator does not have."""
     return Call._make(None if argument is ABSENT else argument for argument in call)
+
+
+def tree_sum(xp: Any, terms: Any) -> Any:
+    """Return the sum along the first axis: add one half to the other, again and again."""
+    while len(terms) > 1:
+        half = len(terms) // 2
+        terms = xp.concatenate([terms[:half] + terms[half : 2 * half], terms[2 * half :]])
+    return terms[0]

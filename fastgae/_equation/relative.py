@@ -1,7 +1,7 @@
 """The equation of ``group_advantages``, for arrays of NumPy, JAX and torch with one entry per answer.
 
 A mean is over the answers of a group that count, and every answer of the group gets it. JAX and torch never look at a
-number: they sort the labels, and have as many sums as there are answers, because there are no more groups.
+number: they sort the labels, and make room for as many sums as there are answers, because there cannot be more groups.
 """
 
 import functools
@@ -141,7 +141,7 @@ def relative(
     xp = groups.xp
     centered, counts = _centered(rewards, groups, group, counted)
     leaves_out = isinstance(baseline, str) and baseline == "leave_one_out"
-    growth = counts / (counts - 1.0 * (counts > 1))  # a difference from the mean grows so if its reward leaves the mean
+    growth = counts / (counts - 1.0 * (counts > 1))  # r minus the mean of the others is (r - mean) n / (n - 1)
     if not isinstance(baseline, str):
         advantages = rewards - baseline
     else:
@@ -163,7 +163,7 @@ def _centered(rewards: Any, groups: Groups, group: Any, counted: Any) -> tuple[A
     """Return the differences of rewards from the mean of their group, and the number of answers of the group."""
     means, counts = groups.means(rewards, group, counted)
     centered = rewards - means
-    return centered - groups.means(centered, group, counted)[0], counts  # by what the first mean was rounded
+    return centered - groups.means(centered, group, counted)[0], counts  # minus the rounding error of the first mean
 
 
 def _squares_of_others(rewards: Any, centered: Any, groups: Groups, group: Any, counted: Any, growth: Any) -> Any:

@@ -22,9 +22,10 @@ BFLOAT16 = np.dtype((bfloat16, "V2"))
 
 @dataclass(eq=False, slots=True)
 class OnDevice:
-    """A tensor in the memory of a GPU, or an array of JAX. The checks see its dtype, shape and addresses.
+    """A tensor or an array whose numbers the checks must not read: on a GPU, in a program of JAX, or to differentiate.
 
-    Nothing ever reads its numbers on the CPU, because that would wait for the GPU, and JAX may not have them yet.
+    The checks see its dtype, shape and addresses. To read its numbers would wait for the GPU, and JAX may not have them
+    yet.
     ``dtype`` is a NumPy dtype; for 16-bit floats it is float32, because they are read as float32.
     """
 

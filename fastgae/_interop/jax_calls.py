@@ -66,7 +66,9 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         still = {name: array for name, array in (others | mine).items() if name not in moves}
         moved = {name: mine[name] for name in moves}
         results, derivatives = jax.jvp(lambda moved: _lowered(function, settings, still | moved), (moved,), (moves,))
-        return call(mine) if jax_xla.is_ready() else results, derivatives  # a kernel looks at the numbers, too
+        # The kernel also refuses wrong numbers, which the lowering cannot see.
+        results = call(mine) if jax_xla.is_ready() else results
+        return results, derivatives
 
     call.defjvp(derivative, symbolic_zeros=True)
     return placed(call, mine)

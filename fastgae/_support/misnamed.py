@@ -287,7 +287,10 @@ def choose_one(given: object, known: Iterable[str], names: Mapping[str, str]) ->
 
 
 def no_name(module: str, name: str, known: Iterable[str]) -> Exception:
-    """Return the error for a name that ``fastgae`` or ``fastgae.compat`` does not have."""
+    """Return the error for a name that a module does not have.
+
+    Only its ``__getattr__`` may call this, because the frame above that is read.
+    """
     known_elsewhere = {"fastgae": FUNCTIONS_ELSEWHERE, "fastgae.compat": MODULES_ELSEWHERE}
     right = elsewhere(name, known_elsewhere.get(module, {}))
     right = right or closest(name, known)

@@ -5,10 +5,12 @@ import inspect
 import json
 import textwrap
 from pathlib import Path
+from typing import get_args
 
 import fastgae
 from fastgae._call import ROLES, Role
 from fastgae._support.archive import shown
+from fastgae._typing import Autoreset, Normalize
 from fastgae.cli import compute
 from fastgae.cli.archive import read_arrays
 from fastgae.cli.options import CommandError, printable, unit_interval
@@ -20,7 +22,6 @@ ARRAYS = tuple(
     name for name in PARAMETERS if ROLES[name] is not Role.SETTING and name not in (*REQUIRED, *COEFFICIENTS)
 )
 SETTINGS = ("autoreset", "normalize", "tail_normalized", "carry_over", "time_axis")
-MODES = ("next_step", "same_step", "disabled")
 
 HELP = "look for mistakes in a recorded rollout"
 
@@ -61,10 +62,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--gamma", type=unit_interval, metavar="G", help="discount per step (default: the file's, or 0.99)")
     add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay (default: the file's, or 0.95)")
     add("--returns-lambda", type=unit_interval, metavar="L", help="another lambda for the returns")
-    add("--autoreset", choices=MODES, help="how the environments start a new episode")
+    add("--autoreset", choices=get_args(Autoreset), help="how the environments start a new episode")
     add(
         "--normalize",
-        choices=("global", "per_env"),
+        choices=get_args(Normalize),
         help="normalise the advantages over all steps, or over each environment",
     )
     add("--tail-normalized", action="store_true", help="the average of the k-step advantages, as in gae")

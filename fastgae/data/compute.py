@@ -103,7 +103,7 @@ def compute(
     estimator : str
         "gae", "n_step_returns", or "discounted_returns", which needs no values except V' of truncated steps.
     gamma, gae_lambda, n, backend, num_threads
-        As in the function of this name; gae_lambda is 0.95 by default. "n_step_returns" has one backend and one thread.
+        As in the function of this name; gae_lambda is 0.95 by default.
     normalize : str, optional
         "global": shift and scale the advantages to mean 0 and standard deviation 1 over the whole source, with the
         exact statistics of ``fastgae.moments``.

@@ -71,8 +71,8 @@ def dtype_of(*numbers: Array | None) -> np.dtype[Any]:
 class Estimator(NamedTuple):
     """One estimator: how it computes a run of rows, and which arguments and columns it reads."""
 
-    # Returns the results, without values no advantages, and the numbers for the rows before. Carried is None if the
-    # last row ends every episode.
+    # Returns the results, whose advantages are None without values, and the numbers that the rows before need. The
+    # second argument is None if the last row ends every episode.
     compute: Callable[[Rows, Carried | None, How], tuple[GAEResult[Any], Carried]]
     options: Collection[str] = ()  # "gae_lambda", "n"
     every_value: bool = True  # reads V and V' of every row; otherwise only V' of truncated rows
@@ -120,7 +120,9 @@ def _n_step_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[GAER
     if carried is not None:
         for name, array in arrays.items():
             arrays[name] = np.concatenate([array, np.asarray(carried[name], array.dtype)])
-    returns = fastgae.n_step_returns(**arrays, gamma=how.gamma, **how.options)[: len(rows.rewards)]
+    returns = fastgae.n_step_returns(
+        **arrays, gamma=how.gamma, **how.options, backend=how.backend, num_threads=how.num_threads
+    )[: len(rows.rewards)]
     # Once an episode has ended in every env, the rows after that have no effect.
     ended: Array = arrays["terminated"] | arrays["truncated"]
     ends = np.maximum.accumulate(ended[: how.options["n"]])

@@ -47,7 +47,7 @@ def thresholds_of(parts: Callable[[], Iterable[Part]], quantile: float) -> dict[
         at = np.arange(len(counts)), digits
         ranks -= below[at] - tallies[at]
         found = found << integer.type(digit) | digits.astype(integer)
-    return dict(zip(known, _numbers(found).view(dtype).tolist(), strict=True))
+    return dict(zip(known, _bits(found).view(dtype).tolist(), strict=True))
 
 
 def are_above(thresholds: dict[Any, float], numbers: Array, items: pa.Array | None) -> Array:
@@ -64,7 +64,8 @@ def _ordered(bits: Array) -> Array:
     return ordered
 
 
-def _numbers(ordered: Array) -> Array:
+def _bits(ordered: Array) -> Array:
+    """Return the bits of floats from the integers of ``_ordered``."""
     sign = ordered.dtype.type(1 << (8 * ordered.dtype.itemsize - 1))
     bits: Array = np.where(ordered & sign, ordered ^ sign, ~ordered)
     return bits

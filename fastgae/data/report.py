@@ -1,6 +1,7 @@
 """What a computation over recorded data found."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -122,8 +123,14 @@ class Report:
         return "\n".join("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in lines)
 
     def to_json(self, indent: int | None = None) -> str:
-        """Return one JSON object. NaN is null there."""
-        return json.dumps({k: None if v != v else v for k, v in asdict(self).items()}, indent=indent)
+        """Return one JSON object. A number that is not finite is null there."""
+
+        def finite(said: Any) -> Any:
+            if isinstance(said, dict):
+                return {name: finite(each) for name, each in said.items()}
+            return None if isinstance(said, float) and not math.isfinite(said) else said
+
+        return json.dumps(finite(asdict(self)), indent=indent)
 
 
 def report_of(said: Mapping[str, Any], file: str, seconds: float) -> Report:

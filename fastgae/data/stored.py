@@ -261,7 +261,7 @@ class Longer(Lazy):
         return found if rows.stop in range(len(self)) else np.concatenate([found, self._last])
 
 
-class Following(Lazy):
+class NextValues(Lazy):
     """V of the state after each step: the final value where the step is truncated, and otherwise the next value."""
 
     def __init__(self, values: Longer, truncated: Any, final_values: Any) -> None:
@@ -307,7 +307,7 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
             )
     longer = Longer(values, arrays["last_values"][...])
     if has_final:
-        arrays["next_values"] = Following(longer, arrays["truncated"], arrays["final_values"])
+        arrays["next_values"] = NextValues(longer, arrays["truncated"], arrays["final_values"])
     else:
         arrays["values"] = longer
     return arrays

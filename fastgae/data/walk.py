@@ -173,7 +173,9 @@ def results(plan: Plan, rows: Rows, done: Done, state: State, above: dict[Any, f
         advantages = plan.found.format.results[ADVANTAGES]
         labels = {LABEL: are_above(above, numbers[advantages], _group(plan, source))} if above else {}
         if plan.how.normalize:
-            numbers[advantages] = done.sums.advantages.normalize(numbers[advantages], backend=plan.how.backend)
+            numbers[advantages] = done.sums.advantages.normalize(
+                numbers[advantages], backend=plan.how.backend, num_threads=plan.how.num_threads
+            )
         yield pa.table(columns | {name: column_of(array) for name, array in {**numbers, **labels}.items()})
 
 

@@ -108,7 +108,7 @@ def group_advantages(
     divided = _one_of("scale", scale, get_args(Scale))
     kept_out, added = as_ddof(ddof), as_eps(eps)
     (numbers,) = of_one_dtype(rewards=rewards)
-    frame = frame_of("rewards", numbers, 0, has_time=False)
+    frame = frame_of("rewards", numbers, 0, names_time_axis=False)
     subtracted = _as_baseline(baseline, frame.shape)
     given_labels = {"groups": groups} if trajectories is None else {"groups": groups, "trajectories": trajectories}
     labels = {name: as_labels(name, given, frame.shape) for name, given in given_labels.items()}

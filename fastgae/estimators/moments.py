@@ -211,7 +211,7 @@ def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: Ba
     0.75
     """
     (numbers,) = of_one_dtype(advantages=advantages)
-    exists = frame_of("advantages", numbers, 0, has_time=False).flags_or_none("mask", mask)
+    exists = frame_of("advantages", numbers, 0, names_time_axis=False).flags_or_none("mask", mask)
     if isinstance(numbers, OnDevice):
         module: Any = dispatch.on_devices("advantages", numbers)  # of torch, because JAX never gets here
         bins, counts = module.exact_sums(numbers, exists)

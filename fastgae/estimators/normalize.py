@@ -119,7 +119,8 @@ def normalize(
         center, scale = layout.row(given[0]), scale_of(layout.row(given[1]), added)
     skipped = None if existing is None else ~existing
     filled = layout.matrix(np.asarray(result))  # without the methods of a subclass, such as np.matrix
-    # The result is written only from here on: all memory has been allocated, so nothing can fail any more.
+    # The result is written only from here on. With cpp, nothing can fail any more, because all memory has been
+    # allocated; NumPy needs more of it to rescale.
     np.copyto(filled, matrix)
     if skipped is not None:
         np.copyto(filled, 0, where=skipped)

@@ -78,6 +78,30 @@ def test_returns_without_values(tmp_path, recorded, known, scattered):
     assert not any(word in str(report) for word in ("advantages", "explained", "diagnose", "nan"))
 
 
+def test_numbers_that_are_not_finite_are_null_in_json(tmp_path):
+    table = pa.table({"episode": [0] * 3, "rewards": np.float32([3e38] * 3), "values": np.float32([0] * 3)})
+    source = write(table, tmp_path / "a.parquet", 3)
+    how = {"gamma": 1.0, "gae_lambda": 1.0, "ends": "terminated", "progress": False}
+    report = compute(source, label_quantile=0.9, label_per="episode", **how)
+    facts = json.loads(report.to_json(), parse_constant=pytest.fail)
+    assert (facts["mean"], facts["threshold"]) == (None, {"0": None})
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+def test_backend_and_threads_of_every_estimator(recorded, choice):
+    for wrong, message in (({"backend": "fortran"}, "fortran"), ({"num_threads": -5}, "num_threads must be")):
+        with pytest.raises(ValueError, match=message):
+            on_table(recorded.table(), **choice, **wrong)
+
+
+def test_threads_of_the_normalization(recorded, monkeypatch):
+    given, normalize = [], fastgae.Moments.normalize
+    spy = lambda *arguments, **how: given.append(how) or normalize(*arguments, **how)  # noqa: E731
+    monkeypatch.setattr(fastgae.Moments, "normalize", spy)
+    compute(recorded.table(), normalize="global", progress=False, num_threads=3, backend="numpy")
+    assert given == [{"backend": "numpy", "num_threads": 3}]
+
+
 def test_what_an_estimator_needs(tmp_path, recorded):
     unknown, source = recorded.next_values.copy(), tmp_path / "a.parquet"
     row = np.flatnonzero(recorded.truncated)[1]

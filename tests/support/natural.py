@@ -88,6 +88,11 @@ CALLS = [
         lambda: fastgae.gae(ONES.T, ONES.T, None, last_values=0.0, mask=np.array([4, 2, 3]), time_axis=1),
         "if these are lengths, pass mask=np.arange(4) < mask[:, None]",
     ),
+    (call(terminated=np.array([4, 2, 3])), "it has one number per env, and one per step is needed"),
+    (
+        lambda: fastgae.gae(ONES[:1], ONES[:1], ONES[:1], ONES[:1]),
+        "the value after the last step is missing: pass last_values, next_values, or values with one more row",
+    ),
     (packed(np.array([4, 2, 3])), "these are lengths: pass np.cumsum([0, *lengths])"),
     (packed(np.array([0, 4, 6])), "pass np.append(cu_seqlens, 9)"),
     (packed(np.array([0, 4, 6]), SHAPE), "gae takes a padded batch, with mask and time_axis=1"),

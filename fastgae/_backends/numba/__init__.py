@@ -33,7 +33,7 @@ from fastgae._support.threads import is_forked, usable_cpus
 Function = Callable[..., None]
 
 RECURSIONS = ("gae", "tree")
-exact_sums = sums_by_numpy  # because the first call would compile a separate kernel for a second
+exact_sums = sums_by_numpy  # because to compile a kernel of its own would take the first call a second
 
 # A parallel call costs 0.05 ms, in which Numba looks the kernel up, and has to wait for the slower core. Best of many
 # on two shared cores, one thread and two: env-major 1.5 and 1.0 ms for 1 M float32 steps, 2.7 and 1.6 for 2 M, 45 and
@@ -84,7 +84,7 @@ def targets() -> tuple[str, ...]:
 
 
 def short_cut(given: tuple[Any, ...], num_threads: int, target: str | None) -> GAEResult | None:
-    """Compute a call in C order without options, and without the checks, which take longer; None: it is another one."""
+    """Compute a call in C order without options, and without the checks, which take longer; None: any other call."""
     call = Call(*given)
     rewards, values, terminated, truncated, last, following, gamma, gae_lambda, axis, out = _read(call)
     if not (
@@ -98,11 +98,12 @@ def short_cut(given: tuple[Any, ...], num_threads: int, target: str | None) -> G
     dtype, shape, envs = rewards.dtype, rewards.shape, rewards.shape[1 - axis]
     if type(last) in (float, int) and -LARGEST < last < LARGEST:
         last = np.full(envs, last, dtype)
-    longer = shape if last is not following else (shape[0] + 1 - axis, shape[1] + axis)
+    one_longer = last is None and following is None
+    of_values = (shape[0] + 1 - axis, shape[1] + axis) if one_longer else shape
     inputs = rewards, values, terminated, truncated, last, following
     outputs = [array for array in out or () if array is not None and array is not NEW]
     if not (
-        _is(rewards, dtype, shape) and _is(values, dtype, longer)
+        _is(rewards, dtype, shape) and _is(values, dtype, of_values)
         and (_is(terminated, BOOL, shape) or (terminated is truncated is None and last is not None))
         and (truncated is None or (following is not None and _is(truncated, BOOL, shape)))
         and (last is None or (following is None and _is(last, dtype, (envs,))))

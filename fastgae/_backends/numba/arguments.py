@@ -15,7 +15,7 @@ Arguments = namedtuple("Arguments", list(signature(time_major).parameters)[2:]) 
 PER_STEP = [
     place
     for place, name in enumerate(Call._fields)
-    if ROLES.get(name) is Role.STEPS and name in {*Arguments._fields} - {"rewards", "values", "final_values"}
+    if ROLES[name] is Role.STEPS and name in {*Arguments._fields} - {"rewards", "values", "final_values"}
 ]
 FLAG = np.dtype(np.uint8)  # because flags may have any byte, and Numba reads one bit of a bool
 

@@ -22,6 +22,7 @@ from jax import lax
 from fastgae._backends.xla.loops import loop
 from fastgae._call import EPS, MOMENT_STEPS, Call, GAEResult
 from fastgae._equation import arrays as equation
+from fastgae._equation.arrays import tree_sum
 from fastgae._equation.trees import Trees
 from fastgae._interop.arrays import OnDevice
 from fastgae._interop.jax import canonical, numpys_dtypes
@@ -277,16 +278,8 @@ def _mean(sums: Any, exists: Any, like: Any, by: str, ddof: int) -> Any:
     counts = (
         jnp.full(like.shape[1:], float(len(like))) if exists is None else exists.sum(0, dtype=canonical(np.float64))
     )
-    per_env = _tree(sums)
+    per_env = tree_sum(jnp, sums)
     if by == "global":
-        per_env, counts = _tree(per_env.reshape(-1)), counts.sum()
+        per_env, counts = tree_sum(jnp, per_env.reshape(-1)), counts.sum()
     # XLA would multiply by the reciprocal of a constant, which rounds twice.
     return per_env / lax.optimization_barrier(jnp.where(counts > ddof, counts - ddof, np.nan))
-
-
-def _tree(terms: Any) -> Any:
-    """Return the sum along the first axis: add one half to the other, again and again."""
-    while len(terms) > 1:
-        half = len(terms) // 2
-        terms = jnp.concatenate([terms[:half] + terms[half : 2 * half], terms[2 * half :]])
-    return terms[0]

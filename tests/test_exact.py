@@ -57,7 +57,7 @@ def test_results_are_the_callers_own(backend):
 
 def test_no_coefficient_outside_is_overlooked(backend, dtype):
     """The compiled backend looks at 16 numbers of a row of memory at once: these shapes leave a rest."""
-    outside = (np.nan, np.nextafter(dtype.type(1), 2), -np.nextafter(dtype.type(0), 1))
+    outside = (np.nan, np.nextafter(*dtype.type([1, 2])), -np.nextafter(*dtype.type([0, 1])))
     for shape, number, place in product([(19, 1), (1, 37), (37, 19), (600, 3)], outside, (0, 15, -16, -1)):
         case = make_case(shape, dtype, "random", "last_values")
         wrong = np.linspace(0, 1, np.prod(shape), dtype=dtype).reshape(shape)

@@ -72,8 +72,9 @@ def path_of(what: str, name: Any) -> Path:
         path.fs.invalidate_cache()  # imports the library of this protocol, and forgets what an earlier run saw
         return Path(path.path) if path.protocol in HERE else path
     except ImportError as error:
-        missing = f"a library that is not installed: run {how_to_install('remote')} ({error})"
-        raise ModuleNotFoundError(f"{without_secrets(text)} needs {missing}") from error
+        known = f"those of S3, Google Cloud, Hugging Face and the web come with {how_to_install('remote')}"
+        missing = f"needs a library that is not installed: {error}; {known}"
+        raise ModuleNotFoundError(f"{without_secrets(text)} {missing}") from error
     except (ValueError, TypeError) as error:
         raise DataError(f"{what} {text!r} cannot be used: {error}") from None
     except OSError as error:

@@ -199,7 +199,8 @@ def tabular(source: Any) -> list[Part]:
     if hasattr(type(source), "scanner"):
         return dataset(source)
     if not hasattr(type(source), "with_format"):
-        rows, select = pa.table(source), "select"
+        rows = source if isinstance(source, pa.Table) else pa.table(source)  # pyarrow 24 crashes with views of texts
+        select = "select"
     elif isinstance(source, Mapping) or not hasattr(source, "__len__"):
         raise TypeError(f"source must be one split of a Dataset of Hugging Face, got {type(source).__name__}")
     else:  # it stays in its files, and gives the rows of a slice as a table

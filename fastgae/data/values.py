@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastgae._call import Array
-from fastgae.data.arrays import column_of
+from fastgae.data.arrays import arrays_of, column_of
 from fastgae.data.columns import Columns, numbers_in
 from fastgae.data.errors import DataError, is_remote, reading
 from fastgae.data.files import NPY, by_suffix, files_of, kind_of, path_of
@@ -81,7 +81,7 @@ class Values:
                 f"{self.path} has no column {' and no '.join(missing)}, by which its rows would be found; there are "
                 f"{others}: rename them, or {alone}"
             )
-        keys, dtype = [key for key in keys if key in names], self.kind.to_pandas_dtype()
+        keys, dtype = [key for key in keys if key in names], arrays_of(pa.array([], self.kind)).dtype
         file.unlink(missing_ok=True)
         if not self._copied(file, keys, advance):
             if len(self.ends):

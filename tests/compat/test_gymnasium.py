@@ -371,14 +371,14 @@ def test_final_observations_have_the_dtype_of_the_others():
     class Wide(gymnasium.vector.VectorWrapper):
         def reset(self, **keywords):
             observations, info = self.env.reset(**keywords)
-            return observations + np.float64(0.5), info
+            return observations + np.full(1, 0.5), info
 
         def step(self, actions):
             observations, *rest, info = self.env.step(actions)
             finals = info.get("final_obs", [])
             for n in np.flatnonzero([final is not None for final in finals]):
-                finals[n] = finals[n] + np.float64(0.5)
-            return observations + np.float64(0.5), *rest, info
+                finals[n] = finals[n] + np.full(1, 0.5)
+            return observations + np.full(1, 0.5), *rest, info
 
     with contextlib.closing(make(AutoresetMode.SAME_STEP)) as envs:
         rollout = next(collect(Wide(envs), lambda seen: policy(seen - 0.5), ROWS))

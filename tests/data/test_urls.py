@@ -292,7 +292,7 @@ def pages(tmp_path):
     """Return a folder, its URL, and the class that answers."""
     kind = type("Own", (Pages,), {})
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(kind, directory=tmp_path)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield tmp_path, f"http://127.0.0.1:{server.server_port}", kind
         server.shutdown()
 

@@ -117,8 +117,9 @@ NO_ARRAYS = {
     "four bytes that say bfloat16": (lambda good: np.zeros(good.shape, NO_BFLOAT16), UNREADABLE),
     "ragged": (always([[1.0], [1.0, 2.0]]), WRONG),
     "a list in itself": (always(ENDLESS), WRONG),
-    "texts of any length": (lambda good: good.astype(getattr(np.dtypes, "StringDType", lambda: str)()), UNREADABLE),
 }
+if hasattr(np.dtypes, "StringDType"):  # NumPy 1 has none
+    NO_ARRAYS["texts of any length"] = (lambda good: good.astype(np.dtypes.StringDType()), UNREADABLE)
 SHAPES = {
     "one longer": (longer, WRONG),
     "one shorter": (lambda good: good[1:], WRONG),

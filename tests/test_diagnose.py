@@ -396,7 +396,7 @@ def bfloat16(number):
 
 def test_coefficients_rounded_to_16_bits():
     """Simple fractions are no such numbers."""
-    for name, usual in product(("gamma", "gae_lambda"), (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.997)):
+    for name, usual in product(("gamma", "gae_lambda", "returns_lambda"), (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.997)):
         for kind, rounded in (("float16", float(np.float16(usual))), ("bfloat16", bfloat16(usual))):
             (finding,) = fastgae.diagnose(**small_call(), **{name: rounded})
             assert finding.detector == "coefficient_rounded"

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,42 @@ def test_the_right_loop():
     assert found.error == 0.0
     assert "the same bits" in str(found)
     assert_gae(written({}), tolerance=0.0)
+
+
+def test_what_is_no_gae_is_refused_and_settings_are_checked():
+    """Identify knows these estimators, and they have no mistakes."""
+    for other in (fastgae.upgo, partial(fastgae.n_step_returns, n=3), partial(fastgae.gae, tail_normalized=True)):
+
+        def loop(rewards, values, dones, last_values, gamma, other=other):
+            return other(rewards, values, dones, last_values=last_values, gamma=gamma)
+
+        with pytest.raises(AssertionError):
+            assert_gae(loop)
+    mistake, changes = PLANTED[0]
+    for wrong, message in (
+        ({"tolerance": 1e-2}, r"tolerance must be in \[0, 0.0001\]"),
+        ({"allow": mistake}, "allow must be a tuple of names of findings, got"),
+        ({"allow": ("no_mistake",)}, "allow must be a tuple of names of findings, got"),
+        ({"gamma": 2.0}, r"gamma must be a number in \[0, 1\], got 2.0"),
+        ({"gamma": 0.0}, "gamma must not be 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            assert_gae(written(changes), **wrong)
+
+
+def test_inputs_without_names_are_seen_when_they_are_written():
+    def loop(rewards, values, dones, last_values, /):
+        rewards *= 0
+        return fastgae.gae(rewards, values, dones, last_values=last_values, gamma=0.99, gae_lambda=0.95)
+
+    assert "inputs_written" in detectors(identify(loop))
+
+
+def test_the_smallest_rollout_shows_the_flag_that_the_function_does_not_see():
+    def loop(rewards, values, truncated, last_values):
+        return fastgae.gae(rewards, values, truncated, last_values=last_values)
+
+    assert "terminated = [[1]], for which loop has no argument" in identify(loop).smallest["rollout"]
 
 
 def test_planted_mistakes_are_named_and_can_be_allowed():

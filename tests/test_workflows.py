@@ -51,7 +51,7 @@ def test_pull_requests_write_nothing_and_what_may_publish_runs_nothing_else():
 
 def test_tools_of_releases_are_pinned():
     for command in re.findall(r"pip install (.*)", "\n".join(WORKFLOWS.values())):
-        of_ours = re.fullmatch(r"(-e )?\.(\[\w+\])?( \"numpy==1\.26\.\*\")?|dist/\*\.tar\.gz", command)
+        of_ours = re.fullmatch(r"(-e )?\.(\[[\w-]+\])?( \"numpy==1\.26\.\*\")?|dist/\*\.tar\.gz", command)
         assert of_ours or command == "--requirement .github/tools.txt", command
     for file in ("release.txt", "tools.txt"):
         for line in (ROOT / ".github" / file).read_text().splitlines():

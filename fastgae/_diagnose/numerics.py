@@ -14,13 +14,14 @@ USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50
 
 def coefficients(steps: Steps) -> Iterator[Finding]:
     """Find a gamma or lambda that was rounded to 16 bits."""
-    for name, given in (("gamma", steps.given.gamma), ("gae_lambda", steps.given.gae_lambda)):
-        for number in np.unique(np.asarray(given, np.float64))[:16]:
+    for name in ("gamma", "gae_lambda", "returns_lambda"):
+        given = getattr(steps.given, name)
+        for number in np.unique(np.asarray([] if given is None else given, np.float64))[:16]:
             if round(number, 4) == number:
                 continue  # a person may have written it
             meant = {
                 kind: [usual for usual in USUAL if rounded(usual) == number]
-                for kind, rounded in (("float16", lambda number: float(np.float16(number))), ("bfloat16", _bfloat16))
+                for kind, rounded in (("float16", lambda usual: float(np.float16(usual))), ("bfloat16", _bfloat16))
             }
             readings = [f"{_either(usual)} rounded to {kind}" for kind, usual in meant.items() if usual]
             if readings:

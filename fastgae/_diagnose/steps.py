@@ -140,7 +140,7 @@ class Steps:
     @functools.cached_property
     def explained_variance(self) -> float | None:
         """Return 1 - Var(returns - values) / Var(returns), with the returns of the call; None if they do not vary."""
-        computed, values = self.computed(self.given), self.values[self.exists]
+        computed, values = self.computed(), self.values[self.exists]
         if self.given.returns_lambda is None:
             errors = self.matrix(computed.advantages)[self.exists]  # returns - values, before returns are rounded
         else:

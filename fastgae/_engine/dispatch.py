@@ -7,7 +7,6 @@ import contextlib
 import functools
 import importlib
 import os
-import warnings
 from _thread import RLock, _local  # to import threading takes a tenth of the time of `import fastgae`
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -160,11 +159,7 @@ def _import(name: str) -> Any:
         missing = isinstance(error, ModuleNotFoundError) and error.name in NEEDS[name]
         without_gpu = name == ON_DEVICES and isinstance(error, BackendUnavailableError)
         if not (missing or without_gpu):
-            warnings.warn(
-                f"fastgae: the {name} backend is installed but does not load: {_cause(error)}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warn_caller(f"fastgae: the {name} backend is installed but does not load: {_cause(error)}", RuntimeWarning)
         return error
 
 

@@ -9,6 +9,7 @@
 * ``torch_gradients.py``: calls whose results keep their gradients
 * ``jax_calls.py``, also for code that JAX traces: ``jax_xla.py`` lets XLA call the compiled module, in which
   ``batches.py`` turns the calls of ``jax.vmap`` into one call
+* ``stored_programs.py`` lets programs that JAX has stored run in a process that only imports fastgae
 
 Nothing here imports torch or JAX before the caller does: if the caller passes an array of a library, the library is
 already imported.

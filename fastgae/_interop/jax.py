@@ -50,7 +50,8 @@ def to_numpy(name: str, array: jax.Array) -> Array:
     """Return a NumPy array in the same memory. For bfloat16, its dtype comes from ml_dtypes."""
     if isinstance(array, jax.core.Tracer):
         raise TypeError(
-            f"{name} is traced by JAX, and the first argument is not a JAX array: convert that with jax.numpy.asarray"
+            f"{name} is traced by JAX and has no numbers yet: call this outside of jax.jit, or pass a JAX array as the "
+            "first argument"
         )
     if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
         raise TypeError(f"{name} has dtype {array.dtype}, a key of jax.random; expected an array of numbers")

@@ -24,7 +24,12 @@ def to_numpy(name: str, tensor: torch.Tensor) -> Array:
             raise TypeError(f"{name} is on meta, where a tensor has no numbers: pass one on the CPU or on a GPU")
         here = "the CPU" if tensor.is_cuda else "the CPU and on GPUs of CUDA and ROCm"
         raise TypeError(f"{name} is on {tensor.device}, and fastgae computes on {here}: pass {name}.cpu()")
-    constant = in_memory(name, tensor)
+    try:
+        constant = in_memory(name, tensor)
+    except NotImplementedError as error:  # in torch.func
+        raise TypeError(
+            f"{name} has no numbers in torch.func: call this outside, or pass a tensor as the first argument"
+        ) from error
     try:
         # NumPy cannot read bfloat16, so it gets the bits.
         narrow = tensor.dtype is torch.bfloat16

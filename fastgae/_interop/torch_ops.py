@@ -1,6 +1,6 @@
 """The operations that stand for calls in code that torch compiles, or transforms with ``torch.func``.
 
-There is ``fastgae::<name>`` for each public function.
+There is ``fastgae::<name>`` for each function in ``FUNCTIONS``.
 """
 
 import inspect
@@ -54,9 +54,13 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
             given[name] = value.detach() if value.requires_grad or transforms() else value
         elif value is None or name in NO_TENSORS:
             given[name] = value.name if isinstance(value, Enum) else value
-        else:
+        elif isinstance(value, int | float) or getattr(value, "ndim", None) == 0:
             given[name] = None
             numbers[name] = float(value)
+        else:
+            raise TypeError(
+                f"{name} must be a tensor or a number in code that torch compiles or transforms: convert it"
+            )
     # Names in one text, because torch.jit.trace knows no lists of text.
     return {**given, "names": ",".join(numbers), "numbers": [*numbers.values()]}
 

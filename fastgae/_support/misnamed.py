@@ -65,8 +65,12 @@ NAMES_ELSEWHERE = {
 # The names of flags that are 1 where the episode goes on.
 GOING_ON = [name for name in NAMES_ELSEWHERE["terminated"].split() if "non" in name or "not" in name]
 
+# Flags that are not ``terminated`` as they stand: of rows that begin an episode, or of ends of both kinds.
+BEGINS = ("episode_starts", "first", "firsts", "is_first")
+OTHER_FLAGS = (*GOING_ON, *BEGINS, "is_last", "discount_t")
+
 # What functions of recorded data read from the columns that their argument ``columns`` names.
-IN_COLUMNS = ("rewards", "values", "next_values", "terminated", "truncated", "env", "episode", "step")
+IN_COLUMNS = ("rewards", "values", "next_values", "done", "terminated", "truncated", "file", "env", "episode", "step")
 
 # Notes for names where the right name alone does not explain what to pass.
 _MOVED = (
@@ -255,7 +259,8 @@ def _advice(function: Callable[..., Any], known: tuple[str, ...], given: str) ->
         ]
         meant += [word for word in known if any({given, word} <= family for family in families)]
         if meant:
-            return f"pass {meant[0]}{', ' * (given in NOTES)}{NOTES.get(given, '').format(name=given)}"
+            note = "" if given in roles else NOTES.get(given, "").format(name=given)
+            return f"pass {meant[0]}{', ' * bool(note)}{note}"
         if given in ABSENT_HERE and not (roles or in_compat):
             return ABSENT_HERE[given]
     alike = closest(given, known)

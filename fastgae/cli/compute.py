@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import fastgae
 from fastgae.cli.options import CommandError, plot_file, positive, unit_interval
 
 HELP = "compute advantages of recorded data in files"
@@ -76,6 +77,7 @@ DEFAULTS: dict[str, Any] = {
     "critic": None,
     "ends": None,
     "rewards": None,
+    "memory": "1GB",
 }
 
 
@@ -106,7 +108,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN:STEP:FAILURE",
         help="rewards from success: success:-1:100 is -1 a step, but 0 at success and -100 at failure",
     )
-    add("--memory", default="1GB", metavar="BYTES", help="use at most about this much memory (default: %(default)s)")
+    add("--memory", metavar="BYTES", help="use at most about this much memory (default: %(default)s)")
     parser.set_defaults(**DEFAULTS)
 
 
@@ -171,7 +173,7 @@ def run(args: argparse.Namespace) -> int:
         names = given.keys() & inspect.signature(compute).parameters
         with on_the_command_line():
             report = compute(**{name: given[name] for name in names})
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, fastgae.BackendUnavailableError) as error:
         raise CommandError(str(error), exit_code=2) from error
     if args.json:
         print(report.to_json(indent=2))

@@ -101,7 +101,7 @@ def of_data(args: argparse.Namespace) -> fastgae.Diagnosis:
         with on_the_command_line():
             gamma = 0.99 if args.gamma is None else args.gamma
             return diagnose(args.source, **compute.of_source(args), gamma=gamma, gae_lambda=args.gae_lambda)
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, fastgae.BackendUnavailableError) as error:
         raise CommandError(str(error), exit_code=2) from error
 
 

@@ -60,7 +60,7 @@ class _Parser(argparse.ArgumentParser):
         options = [word.strip("-").replace("-", "_") for word in known]
         word = given.strip("-").replace("-", "_")
         similar = [each for each in options if word and (each.startswith(word) or each.endswith(f"_{word}"))]
-        columns = {f"column {each}=NAME": NAMES.get(each, "") for each in IN_COLUMNS if "column" in options}
+        columns = {f"column {each}=NAME": f"{each} {NAMES.get(each, '')}" for each in IN_COLUMNS if "column" in options}
         meant = elsewhere(word, {each: NAMES.get(each, "") for each in options}) or closest(word, options)
         meant = meant or elsewhere(word, columns) or min(similar, key=len, default=None)
         if given in known:

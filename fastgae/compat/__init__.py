@@ -3,11 +3,11 @@
 A function takes and returns tensors or JAX arrays if the library's own function does, also in code that
 ``torch.compile``, ``torch.func``, ``jax.jit``, ``jax.vmap`` or ``jax.grad`` traces. Tensors on a GPU stay there. The
 exceptions are the functions of groups in ``verl`` and ``trl``, which need the numbers themselves, on the CPU. Results
-have no gradients, except those of ``rlax`` in JAX. Their dtype is the one to which torch, JAX or NumPy promotes the
-given numbers, or its default float dtype if all of them are integers; NumPy's float16 gives float32. See
-docs/tensors.md and docs/gpu.md. A TypeError or ValueError names an argument that is missing, or of a wrong type or
-shape. Most modules also have a hook that makes the library call fastgae: a function ``install()``, or a subclass with
-the name of the library's class. Only the hook imports the library.
+have no gradients, except those of ``rlax`` in JAX. Unless a docstring says otherwise, their dtype is the one to which
+torch, JAX or NumPy promotes the given numbers, or its default float dtype if all of them are integers; NumPy's float16
+gives float32. See docs/tensors.md and docs/gpu.md. A TypeError or ValueError names an argument that is missing, or of a
+wrong type or shape. Most modules also have a hook that makes the library call fastgae: a function ``install()``, or a
+subclass with the name of the library's class. Only the hook imports the library.
 
 ``install()`` returns a ``contextlib.ExitStack``, whose ``close()``, or the end of ``with install(): ...``, puts the
 library's own functions back; after several calls, the last ``close()`` does. ``install()`` raises a RuntimeError, and

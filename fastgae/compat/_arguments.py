@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from fastgae._call import Array
 from fastgae._canonical import as_flags, as_number, as_switch, as_unit_interval, integer_of, shown
+from fastgae._canonical.arguments import as_integers
 from fastgae._interop.arrays import check_wide
 from fastgae._interop.libraries import as_array, as_floats, as_numbers, as_numpy, on_the_cpu
 from fastgae._support.misnamed import missing, no_argument
@@ -26,13 +27,6 @@ def _coefficients(name: str, given: object) -> Any:
 def _discounts(name: str, given: object) -> Array:
     array = as_floats(name, given)
     _coefficients(name, array)
-    return array
-
-
-def _integers(name: str, given: object) -> Array:
-    array = as_array(name, given)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must hold integers, got {array.dtype}")
     return array
 
 
@@ -83,7 +77,7 @@ READERS: dict[Any, Reader] = {
     Copied: lambda name, given: as_floats(name, on_the_cpu(given)),
     Number: as_numbers,
     Flags: as_flags,
-    Integers: _integers,
+    Integers: as_integers,
     Coefficient: _coefficients,
     Coefficients: _coefficients,
     bool: as_switch,

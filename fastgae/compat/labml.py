@@ -41,8 +41,9 @@ class GAE:
     def __call__(self, done: Any, rewards: Any, values: Any) -> Array:
         """Return advantages of shape (n_workers, worker_steps) in float32.
 
-        They are the same bits as labml's. As in labml, NumPy's promotion of ``1.0 - done`` decides the dtype of the
-        computation: bool and integer flags make it float64, and float32 flags leave float32 numbers in float32.
+        They are the same bits as labml's if rewards and values have one dtype, float32 or float64. As in labml, NumPy's
+        promotion of ``1.0 - done`` decides the dtype of the computation: bool and integer flags make it float64, and
+        float32 flags leave float32 numbers in float32.
 
         Parameters
         ----------

@@ -56,13 +56,13 @@ def compute_puff_advantage(
     ValueError, TypeError
         As in ``fastgae.reverse_scan``.
     """
-    computed = _advantages(
+    dtype = getattr(advantages, "dtype", None)
+    if "float" not in str(dtype):
+        raise TypeError(f"advantages has dtype {dtype}; expected an array of float32, to be filled with fractions")
+    filled: Any = advantages
+    filled[:, :-1] = _advantages(
         values, rewards, terminals, ratio, advantages, gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip
     )
-    if "float" not in str(advantages.dtype):
-        raise TypeError(f"advantages has dtype {advantages.dtype}; expected float32, to be filled with fractions")
-    filled: Any = advantages
-    filled[:, :-1] = computed
     return advantages
 
 

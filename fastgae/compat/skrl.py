@@ -34,7 +34,7 @@ AMP = "skrl.agents.torch.amp.amp"
 RECORDED = (
     "observations states actions rewards next_observations next_states terminated truncated infos timestep timesteps"
 )
-# The agents that read the next observations at a truncated step, and nowhere else while they record.
+# The agents that read the next observations at a truncated step, and for the last values, which these flags cut off.
 LOOKING_AHEAD = tuple(f"skrl.agents.torch.{name}.{name}:{name.upper()}" for name in SINGLE)
 HOOKED = WeakSet[Callable[..., None]]()  # what install_final_obs() has put in their places
 
@@ -159,7 +159,7 @@ def _before_reset(record: Callable[..., None]) -> Callable[..., None]:
 
     @taking(RECORDED)
     def record_transition(self: Any, **given: Any) -> None:
-        if given["truncated"].any():
+        if self.training and given["truncated"].any():
             truncated = given["truncated"] = given["truncated"] & ~given["terminated"]
             final = _final_obs(self.cfg, given["infos"])
             spaces = {

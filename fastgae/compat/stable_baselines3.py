@@ -76,7 +76,7 @@ def compute_returns_and_advantage(self: Any, last_values: Any, dones: Any) -> No
             out=(self.advantages, returns) if same else None,
         )
     except Exception:
-        _check(self.rewards, last_values, dones)  # only here, because it takes longer than all of the above
+        _check(self.rewards, last_values, dones, starts)  # only here, because it takes longer than all of the above
         raise
     if not same:  # a callback may have put float64 rewards into the buffer, and other inputs are float32
         self.advantages[...] = computed.advantages
@@ -85,7 +85,7 @@ def compute_returns_and_advantage(self: Any, last_values: Any, dones: Any) -> No
 
 
 @in_numpy("rewards: T N", last_values="N | N 1 | 1 N", dones="N")
-def _check(rewards: Numbers, last_values: Copied, dones: Flags) -> None:
+def _check(rewards: Numbers, last_values: Copied, dones: Flags, episode_starts: Flags) -> None:
     """Raise the error that names the argument if one of them is wrong."""
 
 

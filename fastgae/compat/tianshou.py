@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from fastgae._call import Array
+from fastgae._canonical import as_flags
 from fastgae.compat._anywhere import in_numpy
 from fastgae.compat._arguments import Coefficient, Copied, Flags, Having, Integers, Numbers
 from fastgae.compat._hooks import Library
@@ -87,7 +88,7 @@ def compute_episodic_return(
             raise ValueError(f"gae_lambda must be 1 if v_s_ is not given, got {gae_lambda}")
         following = np.zeros_like(batch.rew)
     else:
-        following = v_s_.ravel() * ~buffer.terminated[indices]
+        following = v_s_.ravel() * ~as_flags("buffer.terminated", buffer.terminated)[indices]
     values = np.roll(following, 1) if v_s is None else v_s.ravel()
     ends = np.logical_or(batch.terminated, batch.truncated)
     ends[np.isin(indices, buffer.unfinished_index())] = True

@@ -16,8 +16,9 @@ bootstraps from its own ``next_state_value``. A terminated step must be done as 
 Tensors come back without gradients.
 
 "The same bits" holds in float32 on a CPU. torchrl multiplies gamma with integer flags, and so rounds it to torch's
-default dtype: in float64, results agree up to the rounding of gamma to float32. If gamma is a tensor and lmbda a
-number, torch rounds lmbda to the tensor's dtype before it multiplies the two: results agree to 1e-6.
+default dtype: in float64, results agree up to the rounding of gamma to float32. If one of gamma and lmbda
+is a tensor and the other a number, torch rounds the number to the tensor's dtype before it multiplies the two: results
+agree to 1e-6.
 """
 
 import importlib

@@ -7,6 +7,7 @@ Add one line before you create the trainer, in the process in which the trainer 
 
 import importlib
 import inspect
+import math
 from contextlib import ExitStack
 from typing import Any
 
@@ -113,6 +114,8 @@ def compute_grpo_outcome_advantage(
     -----
     ``verl/trainer/ppo/core_algos.py``, version 0.9.
     """
+    if not 0.0 <= epsilon < math.inf:
+        raise ValueError(f"epsilon must be a finite number >= 0, got {epsilon}")
     scale = "std" if norm_adv_by_std_in_grpo else "none"
     alone = 1.0 / (1.0 + epsilon) if norm_adv_by_std_in_grpo else 1.0
     advantages = _by_group(token_level_rewards, index, alone, scale=scale, eps=epsilon)
@@ -158,8 +161,8 @@ def compute_reinforce_plus_plus_baseline_outcome_advantage(
 def _by_group(rewards: Any, index: Any, alone: float = 1.0, **how: Any) -> Any:
     """Return the advantage of each response; ``alone`` times its reward if its group has no other."""
     scores = rewards.sum(axis=1)
-    advantages = group_advantages(scores, index, **how)
     group = numbered("index", index)
+    advantages = group_advantages(scores, group, **how)
     return np.where(np.bincount(group)[group] == 1, scores * alone, advantages)
 
 

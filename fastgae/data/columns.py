@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._call import Array
-from fastgae._support.misnamed import NAMES_ELSEWHERE
+from fastgae._support.misnamed import NAMES_ELSEWHERE, OTHER_FLAGS
 from fastgae.data.arrays import arrays_of, whole
 from fastgae.data.errors import DataError, argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, How
@@ -25,7 +25,7 @@ ID = re.compile(
     re.I,
 )
 # What to do about an end without a flag, where rows that do not follow each other have no steps.
-UNFLAGGED = "and its rows do not follow each other: name a column of step"
+SCATTERED = "and its rows do not follow each other: name a column of step"
 ODD = np.int64(-7046029254386353131)  # 2^64 / golden ratio: multiples of it differ in their high bits
 
 
@@ -86,14 +86,18 @@ def chosen_columns(
         if "rewards" in given:
             raise ValueError(f"{argument('rewards')} makes rewards of success: leave the column of rewards out")
         given["rewards"], success = Success.named(rewards)
-    if values is not None and values != "values":
-        given.setdefault("values", values)
+    if values != "values":  # so the caller has named a column, a file or a critic
+        if given.get("values") not in (None, values):
+            of_columns = column_argument("values", given["values"])
+            raise ValueError(f"{argument('values')} and {of_columns} name different values: pass one of them")
+        given["values"] = values
     for role, name in given.items():
         if name is not None and name not in present:
             raise DataError(f"there is no column {name!r} for {role}; there are {', '.join(present)}")
     chosen = {role: name for role, name in known.columns.items() if name in present} | given
-    found = {role: name for role, name in chosen.items() if name is not None and (role, values) != ("values", None)}
-    if values is None and "next_values" not in given:
+    found = {role: name for role, name in chosen.items() if name is not None}
+    own = known.columns["values"]  # of which the column of next values holds the next ones
+    if "next_values" not in given and (values is None or (own in present and found.get("values", own) != own)):
         found.pop("next_values", None)  # they are of another critic than the values
     needs_values = values is not None and ESTIMATORS[how.estimator].every_value
     for role in ("rewards", "values") if needs_values else ("rewards",):
@@ -116,12 +120,18 @@ def chosen_columns(
                     f"and pass {column_argument(role, None)}"
                 )
         found = {role: name for role, name in found.items() if role == "file" or role not in KEYS}
-    elif not {*found, *given} & {*NAMING}:
-        _check_unread_ids(schema, found.values())
+    elif not {"episode", "file"} & {*found, *given}:
+        _check_unread_ids(schema, {*found, *given}, found.values())
     for role in NAMING:
         if role in found and not (_is_name(kind := schema.field(found[role]).type) or _may_be_integer(kind)):
             raise DataError(f"the column of {role} holds {kind}; expected integers or text")
     _check_ends(found, how.ends, present)
+    free = [name for name in present if name not in found.values()]
+    if not {"episode", "done", "truncated"} & {*found, *given} and (limits := _elsewhere("truncated", free)):
+        raise DataError(
+            f"no column says where a limit ended an episode, and {limits[0]!r} looks as if it did: pass "
+            f"{column_argument('truncated', limits[0])}; or, if it does not, {column_argument('truncated', None)}"
+        )
     return Columns({role: found[role] for role in ROLES if role in found}, success)
 
 
@@ -137,11 +147,13 @@ def _elsewhere(role: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if name.lower() in NAMES_ELSEWHERE.get(role, "").split()][:1]
 
 
-def _check_unread_ids(schema: pa.Schema, read: Collection[str]) -> None:
-    """Raise if no column names the episodes, but one that is not read looks as if it did."""
+def _check_unread_ids(schema: pa.Schema, roles: Collection[str], read: Collection[str]) -> None:
+    """Raise if no column names the episodes, but one that is not read looks as if it did; ``roles`` are known."""
     for field in schema:
         if field.name not in read and ID.search(field.name) and _is_name(field.type) and field.type != pa.bool_():
             role = "env" if "env" in field.name.lower() else "episode"
+            if role in roles:
+                continue
             raise DataError(
                 f"no column names the episode of a row, and {field.name!r} looks as if it did: pass "
                 f"{column_argument(role, field.name)}; or, if only flags end episodes, {column_argument(role, None)}"
@@ -163,7 +175,7 @@ def _check_ends(found: Mapping[str, str], ends: str | None, present: Sequence[st
     flags = [
         column_argument("done" if "done" in name.lower() else role, name)
         for role in ("terminated", "truncated")
-        for name in _elsewhere(role, free)
+        for name in _elsewhere(role, [name for name in free if name.lower() not in OTHER_FLAGS])
     ]
     advice = f", such as {' and '.join(flags)}" if flags else ""
     if ends == "terminated":

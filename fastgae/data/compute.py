@@ -198,7 +198,9 @@ def _place(argued: tuple[str, str | os.PathLike[str] | None], plan: Plan) -> Pat
     to = format.sidecar(paths[0]) if given is None else path_of(name, given)
     if to.suffix not in SUFFIXES:
         raise DataError(f"{argument(name)} must end in {', '.join(SUFFIXES)}, got {str(to)!r}")
-    if paths and format.sidecar(paths[0]) == beside(paths[0]) and would_read(paths, patterns, to):
+    # A dataset with a place for results has its data in a folder of its own.
+    own = [path if format.sidecar(path) == beside(path) else path / "data" for path in paths]
+    if would_read(own, patterns, to):
         raise DataError(f"{to} belongs to the source, and the next run would read it as data: pass a path elsewhere")
     return to
 
@@ -234,17 +236,17 @@ def _written(plan: Plan, state: State, show: Show) -> dict[str, Any]:
         with state.results() as file:
             write(plan, results(plan, rows, done, state, above), said, state.out, file, show)
             state.check_unchanged()
-    except UnreachableError:
-        raise
-    except DataError:  # nothing can be resumed, because the data have to change
-        state.remove()
-        state.check_unchanged()
-        raise
-    except (OSError, KeyboardInterrupt) as error:
-        if not (kept := state.is_kept):
+    except BaseException as error:
+        is_final = isinstance(error, DataError) and not isinstance(error, UnreachableError)  # the data have to change
+        kept = state.is_kept and not is_final
+        if not kept:
             state.remove()
+        if is_final:
+            state.check_unchanged()
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(*[f"{argument('resume')} continues from the rows that are done"] * kept) from None
+        if not isinstance(error, OSError):
+            raise
         path = error.path if isinstance(error, WriteError) else state.folder
         raise WriteError(path, getattr(error, "reason", first_line(error)), kept=kept) from error
     state.remove()

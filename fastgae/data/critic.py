@@ -102,12 +102,17 @@ class Valuation:
 
 
 def _called(critic: Critic, batch: Batch) -> Any:
-    if critic.device is None:
-        return critic.function(batch)
-    import torch
+    try:
+        if critic.device is None:
+            return critic.function(batch)
+        import torch
 
-    with torch.inference_mode():
-        return critic.function(Batch(each_array(lambda array: torch.from_numpy(array).to(critic.device), batch)))
+        with torch.inference_mode():
+            return critic.function(Batch(each_array(lambda array: torch.from_numpy(array).to(critic.device), batch)))
+    except DataError:
+        raise
+    except (ValueError, OSError) as error:  # which would look like faults of the data, or of the place of the results
+        raise RuntimeError(f"the critic raised {error!r}") from error
 
 
 def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collection[str]) -> Valuation:

@@ -43,8 +43,9 @@ class How(NamedTuple):
     @property
     def asked(self) -> dict[str, Any]:
         """Return everything that affects the results."""
-        asked = {name: each for name, each in self._asdict().items() if name not in ("backend", "num_threads")}
-        return {**asked, **asked.pop("options")}
+        asked = self._asdict()
+        del asked["backend"], asked["num_threads"]
+        return {**asked.pop("options"), **asked}
 
 
 class Rows(NamedTuple):

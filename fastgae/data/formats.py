@@ -164,7 +164,7 @@ LEROBOT = Format(
     _named("episode=episode_index step=frame_index rewards=next.reward values next_values")
     | _named("done=next.done truncated=next.truncated"),
     lambda source: source / "meta" / "advantages.parquet",
-    files=lambda source: data_files(source / "data"),
+    files=lambda source: data_files(source / "data" if source.is_dir() else source),
     check=check_lerobot,
 )
 MINARI = Format(
@@ -178,7 +178,7 @@ MINARI = Format(
 )
 D4RL = Format(
     "d4rl",
-    _named("rewards values next_values terminated=terminals truncated=timeouts"),
+    {**PLAIN.columns, **_named("terminated=terminals truncated=timeouts")},
     next_state={"observations": "next_observations"},
 )
 ROBOMIMIC = Format(
@@ -226,7 +226,7 @@ def found_in(source: Any, name: str, columns: Mapping[str, str | None], by_file:
 
     ``name``: of its format, or "auto"; ``columns``: the caller's names of columns; ``by_file``: with a column FILE.
     """
-    known, paths, patterns, files = format_named(name), list[Path](), list[Path](), list[Path]()
+    known, paths, patterns, files, seen = format_named(name), list[Path](), list[Path](), list[Path](), set[Path]()
     if is_table(source):
         if by_file:
             raise ValueError(
@@ -236,8 +236,9 @@ def found_in(source: Any, name: str, columns: Mapping[str, str | None], by_file:
     else:
         paths, patterns = found_sources(source)
         known, found = format_of(name, paths[0]), []
-        for path in paths:
-            own = known.files(path)
+        for path in paths:  # which may overlap: each .npy file stands for its whole folder
+            own = [file for file in known.files(path) if file.absolute() not in seen]
+            seen.update(file.absolute() for file in own)
             parts = [part for file in own for part in known.parts(file)]
             known.check(path, own, sum(part.rows for part in parts))
             found += parts

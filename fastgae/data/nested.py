@@ -69,7 +69,7 @@ class Lists(NamedTuple):
     @classmethod
     def of(cls, row: pa.RecordBatch, roles: Mapping[str, Any]) -> "Lists":
         """Look at the first row."""
-        names, known = row.schema.names, {name: role for role, name in roles.items()}
+        names, known = row.schema.names, {name: role for role, name in roles.items() if name is not None}
         lengths = {name: row.column(name)[0] for name in names if is_list(row.column(name).type)}
         lengths = {name: len(item) if item.is_valid else None for name, item in lengths.items()}
         if (steps := lengths[roles["rewards"]]) is None:

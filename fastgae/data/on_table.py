@@ -7,17 +7,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastgae._call import GAEResult
+from fastgae._call import Array, GAEResult
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
-from fastgae.data.columns import UNFLAGGED, Columns, Episodes, check_new, chosen_columns, steps_of
+from fastgae.data.arrays import column_of
+from fastgae.data.columns import SCATTERED, Columns, Episodes, check_new, chosen_columns, steps_of
 from fastgae.data.errors import DataError
-from fastgae.data.estimators import How, checked_how, dtype_of
+from fastgae.data.estimators import How, checked_how
 from fastgae.data.formats import NAMING, PLAIN, Format, format_named
 from fastgae.data.rows import promoted
 from fastgae.data.sorting import ROW
-from fastgae.data.steps import RecordedSteps, RowError, compute_run, last_rows, unknown_end
-from fastgae.data.tables import tabular
+from fastgae.data.steps import RecordedSteps, RowError, checked_rows, compute_run, last_rows, unknown_end
+from fastgae.data.tables import as_table, tabular
 
 CUT = (
     "so the rest of it may be in another table: bring all its rows into one. If this is its last row, set truncated "
@@ -76,7 +77,7 @@ def on_table(
     [1.5, 1.0]
     """
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
-    table, known = pa.table(table), format_named(format)
+    table, known = as_table(table), format_named(format)
     chosen = chosen_columns(columns, known, promoted(tabular(table)), "values", how, rewards)
     check_new(known.results.values(), table.column_names)
     return with_results(table, known, chosen, how, may_be_cut=True)
@@ -96,13 +97,13 @@ def with_results(table: pa.Table, known: Format, chosen: Columns, how: How, may_
             order = pc.sort_indices(rows.append_column(ROW, pa.array(order)), keys).to_numpy()
             ordered = rows.take(order)
             steps = steps_of(ordered, chosen)
-            steps = steps._replace(unflagged=UNFLAGGED if steps.step is None else None)
+            steps = steps._replace(unflagged=SCATTERED if steps.step is None else None)
             last = last_rows(steps, None)
             fault = Episodes(names).fault(ordered, steps, last, None)
         steps = steps._replace(unflagged=CUT) if may_be_cut and how.ends is None else steps
         if (fault := fault or unknown_end(steps, last, how)) is not None:
             raise fault
-        results = compute_run(steps, last, None, how)[0] if len(rows) else _empty(steps)
+        results = compute_run(steps, last, None, how)[0] if len(rows) else _empty(steps, last, how)
     except RowError as error:
         row = int(order[error.row])
         raise DataError(f"{chosen.place(rows, row, row)}: {error.fault}") from error
@@ -110,10 +111,10 @@ def with_results(table: pa.Table, known: Format, chosen: Columns, how: How, may_
         if (numbers := getattr(results, result)) is not None:
             column = np.empty_like(numbers)
             column[order] = numbers
-            table = table.append_column(name, pa.array(column))
+            table = table.append_column(name, column_of(column))
     return table
 
 
-def _empty(steps: RecordedSteps) -> GAEResult[Any]:
-    empty = np.empty(0, dtype_of(steps.rewards, steps.values, steps.next_values))
+def _empty(steps: RecordedSteps, last: Array, how: How) -> GAEResult[Any]:
+    empty = np.empty(steps.rewards.shape, checked_rows(steps, last, how).dtype)
     return GAEResult(None if steps.values is None else empty, empty)

@@ -10,15 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from fastgae._call import Array
+from fastgae._canonical import integer_of
+from fastgae._engine import dispatch
 from fastgae._support.memory import limit_from
-from fastgae.data.columns import UNFLAGGED, Columns, chosen_columns, in_envs, numbers_in, steps_of
+from fastgae.data.columns import SCATTERED, Columns, chosen_columns, in_envs, numbers_in, steps_of
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, argument, naming
 from fastgae.data.estimators import How, check_advantages
 from fastgae.data.formats import FILE, Found, found_in
 from fastgae.data.rows import MOST, Rows
 from fastgae.data.sorting import ROW
-from fastgae.data.steps import RecordedSteps, RowError, Success, last_rows
+from fastgae.data.steps import RecordedSteps, RowError, Success, check_finite, last_rows
 from fastgae.data.values import Values, values_file
 
 BYTES_PER_ROW = 240  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
@@ -96,7 +98,7 @@ class Plan(NamedTuple):
             values = self.beside.of(self.numbers(table, first, np.arange(len(table))))
         steps = steps_of(table, self.columns, values)
         if ROW in table.column_names and steps.step is None:
-            steps = steps._replace(unflagged=UNFLAGGED)
+            steps = steps._replace(unflagged=SCATTERED)
         if self.how.ends == "terminated" or steps.next_values is not None:
             return steps
         columns = self.columns.named("values") if self.critic is None else self.critic.columns
@@ -119,6 +121,7 @@ class Plan(NamedTuple):
                 final = valued(self.rows.states(numbers, columns))
             else:
                 final = valued(table.select([*next_columns.values()]).take(at).rename_columns([*next_columns]))
+            check_finite("values", final, ends[at])
         except RowError as error:
             raise RowError(int(at[error.row]), f"{error.fault} in the state after this step") from error
         final_values = np.full(steps.rewards.shape, np.nan, final.dtype)
@@ -144,8 +147,10 @@ def planned(
     """Return what the source holds, and how to read and compute it."""
     if episode_is not in (None, "file"):
         raise ValueError(f'episode_is must be "file" or None, got {episode_is!r}')
+    dispatch.resolve_backend(how.backend)  # or an error would come after hours of sorting
+    dispatch.resolve_threads(how.num_threads)
     try:
-        limit = memory if isinstance(memory, int) else limit_from("memory", memory)
+        limit = limit_from("memory", memory) if isinstance(memory, str) else integer_of(memory) or 0
     except ValueError:
         limit = 0
     if limit < 1:

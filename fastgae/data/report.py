@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import fastgae
-from fastgae.data.estimators import GAE_LAMBDA, How, gae_arguments
+from fastgae.data.estimators import ESTIMATORS, GAE_LAMBDA, How, gae_arguments
 from fastgae.data.steps import Computed, RecordedSteps, checked_rows, last_rows, sample_of
 
 SAMPLE = 65_536  # rows for fastgae.diagnose
@@ -138,7 +138,7 @@ def report_of(said: Mapping[str, Any], file: str, seconds: float) -> Report:
     sums, findings = Sums.from_dict(said["sums"]), said["findings"]
     advantages, returns = sums.advantages, sums.returns
     numbers = (advantages.mean, advantages.std, returns.mean, returns.std, sums.explained_variance)
-    more = said.get("threshold"), said["columns"], tuple(said["unread"])
+    more = said["threshold"], said["columns"], tuple(said["unread"])
     return Report(file, sums.episodes, sums.steps, *numbers, advantages.count > 0, tuple(findings), seconds, *more)
 
 
@@ -152,6 +152,9 @@ def _few(items: Iterable[str]) -> str:
 def diagnosis_of(steps: RecordedSteps, how: How) -> fastgae.Diagnosis:
     """Return what fastgae.diagnose says of a sample of the last rows."""
     sample = sample_of(steps, SAMPLE)
-    arguments = gae_arguments(checked_rows(sample, last_rows(sample, None), how), None)
+    rows = checked_rows(sample, last_rows(sample, None), how)
+    if rows.next_values is not None and not ESTIMATORS[how.estimator].every_value:  # the others were not read
+        rows = rows._replace(next_values=None, final_values=rows.next_values[rows.truncated])
+    arguments = gae_arguments(rows, None)
     decay = how.options.get("gae_lambda", GAE_LAMBDA)
     return fastgae.diagnose(**arguments, gamma=how.gamma, gae_lambda=decay)

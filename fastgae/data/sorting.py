@@ -71,7 +71,9 @@ class Database(NamedTuple):
                 raise DataError(f"{what}: pass a larger {argument('memory')}") from error
             if isinstance(error, duckdb.BinderException | duckdb.ConversionException):
                 raise DataError(f"rows cannot be found by their keys: {first_line(error)}") from error
-            raise OSError(first_line(error)) if isinstance(error, duckdb.IOException) else error from error
+            if isinstance(error, duckdb.IOException):
+                raise OSError(first_line(error)) from error
+            raise
 
 
 def new_array(path: Path, dtype: Any, rows: int) -> Array:

@@ -134,7 +134,7 @@ class Group(NamedTuple):
         length, most = _length(items[name]), self.rows + (name in self.longer)
         if length is None or not max(self.rows, stop) <= length <= most:
             has = "no rows" if length is None else f"{length:,} rows"
-            raise DataError(f"{self.where}: {name} has {has}; expected {most:,}, for {self.rows:,} rewards")
+            raise DataError(f"{self.where}: {name} has {has}; expected {max(most, stop):,}, for {self.rows:,} rewards")
         try:
             column = column_of(_slice(items[name], start, stop))
         except TypeError as error:
@@ -273,7 +273,13 @@ class NextValues(Lazy):
         return np.where(self._truncated[rows] != 0, self._final[rows], following)
 
 
-NOT_READ = ("mask", "gamma", "gae_lambda", "returns_lambda", "last_advantages", "prev_done")
+# What changes the results of gae, but that recorded data have not, or have as an argument.
+# fmt: off
+NOT_READ = (
+    "mask", "gamma", "gae_lambda", "returns_lambda", "last_advantages", "prev_done", "autoreset", "normalize",
+    "tail_normalized", "carry_over", "time_axis",
+)
+# fmt: on
 
 
 def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -281,8 +287,6 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
 
     With ``final_values``, which say how truncated episodes go on, both become next_values.
     """
-    if "rewards" not in arrays:
-        return arrays
     for name in NOT_READ:
         if name in arrays:
             way = ", and pass it as an argument" if name in ("gamma", "gae_lambda") else ""
@@ -290,7 +294,7 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
                 f"there is an array {name}, which fastgae.gae reads, but recorded data have none: leave it out{way}"
             )
     has_final = "final_values" in arrays
-    if "values" not in arrays or not (has_final or "last_values" in arrays):
+    if not {"rewards", "values"} <= arrays.keys() or not (has_final or "last_values" in arrays):
         return arrays
     for name in ("truncated", "last_values"):
         if has_final and name not in arrays:

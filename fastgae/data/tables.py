@@ -194,13 +194,17 @@ def is_table(source: Any) -> bool:
     return any(hasattr(type(source), mark) for mark in marks)  # a data frame has its columns as attributes
 
 
+def as_table(source: Any) -> pa.Table:
+    """Return a table. Before version 25, pyarrow crashes where it reads one with views of texts by its protocol."""
+    return source if isinstance(source, pa.Table) else pa.table(source)
+
+
 def tabular(source: Any) -> list[Part]:
     """Return the rows of a table or a dataset."""
     if hasattr(type(source), "scanner"):
         return dataset(source)
     if not hasattr(type(source), "with_format"):
-        rows = source if isinstance(source, pa.Table) else pa.table(source)  # pyarrow 24 crashes with views of texts
-        select = "select"
+        rows, select = as_table(source), "select"
     elif isinstance(source, Mapping) or not hasattr(source, "__len__"):
         raise TypeError(f"source must be one split of a Dataset of Hugging Face, got {type(source).__name__}")
     else:  # it stays in its files, and gives the rows of a slice as a table

@@ -29,7 +29,7 @@ NAME = "values"  # of the column in a table
 
 def values_file(values: str | os.PathLike[str], columns: Sequence[str]) -> Path | None:
     """Return the path of a file of values; None if this is the name of a column."""
-    if values in columns:
+    if values in (NAME, *columns):  # the default names no file
         return None
     path = path_of("values", values)
     if path.exists():

@@ -80,7 +80,7 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
                 done = done._replace(diagnosis=diagnosis, findings=[finding.what for finding in diagnosis])
         following = following._replace(row=int(plan.numbers(table, first, 0)))
         done = done._replace(first=first, sums=Sums.of(results) + done.sums, following=following)
-        arrays = {ADVANTAGES: results.advantages, RETURNS: results.returns, ENDS: results.last if plan.plot else None}
+        arrays = {ADVANTAGES: results.advantages, RETURNS: results.returns, ENDS: results.last}
         state.add(done, {name: array for name, array in arrays.items() if array is not None})
         advance(len(table))
     return done

@@ -94,7 +94,8 @@ def gae(
     prev_done : array of shape (N,) or (1, N); default None
         With "next_step": row 0 is a reset row, because the step before it ended an episode.
     last_advantages : array like ``last_values``; default None: 0
-        A of the step after the last one, for a rollout in pieces from its end. Not with the next two.
+        A of the step after the last one, for a rollout in pieces from its end. Not with
+        ``returns_lambda`` or ``tail_normalized``.
     returns_lambda : like ``gae_lambda``; default None: the same
         Another lambda for the returns.
     tail_normalized : bool; default False

@@ -240,8 +240,9 @@ def called(function: Callable[..., Any], reading: Reading, rollout: Probe) -> Ou
     passed = {name: converted(given[role], reading) for name, role in reading.roles.items()}
     before = {name: _array(each).copy() for name, each in passed.items()}
     kinds = inspect.signature(function).parameters.values()
-    positional = [passed.pop(each.name) for each in kinds if each.kind is each.POSITIONAL_ONLY and each.name in passed]
-    result = function(*positional, **passed)
+    named = dict(passed)
+    positional = [named.pop(each.name) for each in kinds if each.kind is each.POSITIONAL_ONLY and each.name in named]
+    result = function(*positional, **named)
     written = tuple(name for name, each in passed.items() if not np.array_equal(_array(each), before[name], True))
     arrays, others, flat = {}, {}, False
     shape = rollout.rewards.shape

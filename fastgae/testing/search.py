@@ -245,21 +245,21 @@ class Subject:
         return [way.reading.layout.words for way in ways if outputs.keys() <= way.outputs.arrays.keys()][:1]
 
     def _match(self, longer: bool) -> Match | None:
-        partial: Match | None = None
+        some: Match | None = None
         for episodes, levels in ((False, LEVELS), (True, LEVELS[:2])):
             for mistakes, others in levels:
                 for way in self.ways(longer):
                     for match in self._matches(way, mistakes, others, episodes):
                         if match.whole:
                             return match
-                        partial = partial or match
-        return partial
+                        some = some or match
+        return some
 
     def _matches(self, way: Way, mistakes: int, others: int, episodes: bool) -> Iterator[Match]:
         reading = way.reading
         rollout = self.rollout(reading, episodes=episodes)
         outputs = self.called(reading, rollout) if episodes else way.outputs
-        _, ends, masked, *_ = reading.kind
+        ends, masked = reading.kind.ends, reading.kind.masked
         if outputs is None or (episodes and not (ends or masked)):
             return
         of_last = reading.longer_values or "last_values" in reading.given

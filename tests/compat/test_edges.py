@@ -51,6 +51,8 @@ def test_tianshou_in_a_larger_buffer():
     returns, advantages = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, s.values)
     assert_same_bits(advantages, tianshou._gae(s.values, following, batch.rew, ends, 0.99, 0.95))
     assert_same_bits(returns, advantages + s.values)
+    buffer.terminated = terminated.astype(int)
+    assert_same_bits(tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, s.values)[0], returns)
     # Values that are not given are those before the next ones; without any, advantages are returns.
     got = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values)
     expected = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, np.roll(following, 1))
@@ -109,7 +111,7 @@ def one_token(tokens):
         ("brax", {"values": np.ones((7, 4), complex)}, TypeError, "values has dtype complex128"),
         ("envpool", {"env_id": np.full((7, 4), 4)}, ValueError, "env_id must be integers from 0 to numenv - 1 = 3"),
         ("envpool", {"env_id": np.full((7, 4), -1)}, ValueError, "env_id must be integers"),
-        ("envpool", {"env_id": np.zeros((7, 4))}, TypeError, "env_id must hold integers"),
+        ("envpool", {"env_id": np.zeros((7, 4))}, TypeError, "env_id has dtype float64; expected integers"),
         ("envpool", {"env_id": np.zeros((7, 4), int)}, ValueError, "env_id has an env twice in one batch"),
         (
             "labml",

@@ -283,6 +283,7 @@ def test_final_observations_of_skrl(library, installed):
         record.__signature__ = inspect.signature(taking(skrl.RECORDED.replace(" ", ", ")))
         cfg, space = SimpleNamespace(time_limit_bootstrap=True), None
         attributes = {"record_transition": record, "cfg": cfg, "observation_space": space, "state_space": space}
+        attributes["training"] = True
         setattr(library(module), name, type(name, (), attributes))
     spaces = library("skrl.utils.spaces.torch")
     spaces.flatten_tensorized_space = lambda given: given
@@ -298,6 +299,9 @@ def test_final_observations_of_skrl(library, installed):
             assert stored[-1]["truncated"].tolist() == [[True], [False], [False]]
         with pytest.raises(KeyError, match="infos has no final_obs"):
             agent.record_transition(**{**given, "infos": {}})
+        agent.training = False  # in an evaluation, nothing is stored, and the envs may reset in another way
+        agent.record_transition(**{**given, "infos": {}})
+        agent.training = True
         type(agent).cfg.time_limit_bootstrap = False
         with pytest.raises(ValueError, match="time_limit_bootstrap is False"):
             agent.record_transition(**{**given, "infos": {}})

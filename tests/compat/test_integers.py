@@ -65,6 +65,8 @@ def test_pufferlib_does_not_fill_integers():
     with pytest.raises(TypeError, match="advantages has dtype int64"):
         function(**{**arguments, "advantages": advantages})
     assert not advantages.any()
+    with pytest.raises(TypeError, match="advantages has dtype None; expected an array of float32"):
+        function(**{**arguments, "advantages": advantages.tolist()})
 
 
 def test_a_critic_that_gives_integers_does_not_round_the_rewards():

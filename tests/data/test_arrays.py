@@ -74,6 +74,7 @@ def test_last_values(tmp_path, grid):
         ({"last_values": last, "next_values": grid["next_values"]}, "both last_values and next_values: keep one"),
         ({"last_values": last, "values": one_more}, r"both last_values and values of shape \(121, 7\): keep one"),
         ({"mask": grid["terminated"]}, "there is an array mask, which fastgae.gae reads, but .* none: leave it out$"),
+        ({"autoreset": "next_step"}, "there is an array autoreset"),
         ({"gamma": 0.9}, "there is an array gamma, which .*: leave it out, and pass it as an argument"),
         ({"prev_done": np.array(["no"], object)}, "there is an array prev_done, which fastgae.gae reads"),
         ({"final_values": grid["values"]}, "there are final_values, but no truncated"),
@@ -85,6 +86,15 @@ def test_last_values(tmp_path, grid):
     ):
         np.savez(tmp_path / "a.npz", **given | more)
         refused("a.npz cannot be read: .*" + fault, tmp_path / "a.npz")
+
+
+def test_files_that_stand_for_their_folder_are_read_once(tmp_path, grid):
+    (tmp_path / "run").mkdir()
+    for name in ("rewards", "values", "terminated"):
+        np.save(tmp_path / "run" / f"{name}.npy", grid[name][:, 0])
+    one = computed(tmp_path / "run", tmp_path / "one.parquet", ends="terminated")
+    for several in (f"{tmp_path}/run/*.npy", [tmp_path / "run" / "rewards.npy", tmp_path / "run"]):
+        assert computed(several, tmp_path / "several.parquet", ends="terminated").equals(one)
 
 
 class Opened:

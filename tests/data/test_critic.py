@@ -8,7 +8,7 @@ import fastgae
 from fastgae.data import Critic, DataError, compute
 from fastgae.data.plan import BYTES_PER_ROW
 
-from .recorded import ROWS, assert_same_bits, computed, interrupted, limit, refused, write
+from .recorded import ROWS, assert_same_bits, computed, interrupted, limit, names, refused, write
 
 SIDE = 5
 
@@ -102,6 +102,19 @@ WRONG = {
     "no function": (1, TypeError, "values must be a column or a function of a batch of rows, got 1"),
     "unknown": (Critic(len, columns=["state", "name"]), DataError, "there are no numbers state and name for the crit"),
 }
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("weights"), ValueError("shapes"), ZeroDivisionError("no")])
+def test_errors_of_a_critic_are_its_own(tmp_path, recorded, error):
+    """They say so, and leave nothing behind, because nothing has been computed."""
+
+    def critic(_):
+        raise error
+
+    source = write(recorded.table().append_column("seen", pa.array(recorded.values)), tmp_path / "a.parquet", 100)
+    own = type(error) if isinstance(error, ZeroDivisionError) else RuntimeError
+    refused(f"{error}", source, tmp_path / "out.parquet", values=critic, error=own)
+    assert names(tmp_path) == ["a.parquet"]
 
 
 def test_wrong_critics(tmp_path, states, recorded):

@@ -39,6 +39,23 @@ def test_a_column_that_may_name_the_env(recorded):
     assert np.array_equal(whole["advantages"], expected.advantages)
 
 
+def test_columns_that_look_like_names_or_flags(recorded):
+    """They are asked about also beside an env, and where only flags end episodes."""
+    table = recorded.table("rewards", "values", "terminated").append_column("env", pa.array(np.zeros(ROWS, int)))
+    ids = table.append_column("ep_id", pa.array(recorded.episode))
+    refused("'ep_id' looks as if it did: pass columns={'episode': 'ep_id'}", ids, ends="terminated")
+    limits = table.append_column("truncations", pa.array(recorded.truncated))
+    refused("'truncations' looks as if it did: pass columns={'truncated': 'truncations'}", limits)
+    for name, array in (("is_first", recorded.last), ("not_done", ~recorded.last), ("discount_t", ~recorded.last)):
+        flags = recorded.table("episode", "rewards", "values").append_column(name, pa.array(array))
+        assert name not in str(refused("nothing says which episodes ended", flags))
+
+
+def test_an_infinite_value_behind_the_last_step(tmp_path, recorded):
+    np.savez(tmp_path / "a.npz", rewards=[1.0, 1], values=[0.0, 0], terminated=[False, False], last_values=np.inf)
+    refused("row 1: values is inf; expected a finite number in the state after this step", tmp_path / "a.npz")
+
+
 @pytest.mark.parametrize(
     ("kind", "first"), [("u1", 240), ("i1", 110), ("u8", 2**64 - 16), ("u8", 2**63 - 10), ("i8", 2**62)]
 )

@@ -7,7 +7,7 @@ import pytest
 import fastgae
 from fastgae.data import WriteError, compute, picture
 
-from .recorded import ROWS, computed, interrupted, limit, names, refused, write
+from .recorded import ROWS, assert_same_bits, computed, interrupted, limit, names, refused, write
 
 pytest.importorskip("matplotlib")
 
@@ -79,6 +79,18 @@ def test_resumed(tmp_path, recorded, scattered, drawn):
     computed(source, out, **how)  # and all of it is there
     message = r"out.parquet is finished, and nothing is left to draw .*other.svg from"
     refused(message, source, out, **{**how, "plot": tmp_path / "other.svg"})
+
+
+@pytest.mark.parametrize("plots", [(False, True), (True, False)])
+def test_a_picture_that_is_asked_for_later(tmp_path, recorded, plots):
+    """An interrupted run goes on, whether it was to draw or not."""
+    source, out = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
+    first, second = ({"plot": tmp_path / "a.png"} if plots[number] else {} for number in range(2))
+    interrupted("picture.sampled" if first else "state.State.results", source, out, memory=limit(200), **first)
+    journal = tmp_path / "out.parquet.unfinished" / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:5]))
+    assert_same_bits(computed(source, out, memory=limit(200), resume=True, **second), recorded.result)
+    assert (tmp_path / "a.png").exists() is bool(second)
 
 
 def test_a_sample(tmp_path, recorded, drawn, monkeypatch):

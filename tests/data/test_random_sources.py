@@ -432,7 +432,7 @@ def early_end(drawn, row):
     drawn.ends = None
     drawn.terminated = np.zeros(drawn.rows, bool)
     drawn.next_values = np.full(drawn.rows, np.nan)
-    return "next_values is NaN|there is no value of the state after it"
+    return "next_values is NaN|there is no value of the state after it|values is NaN in the state after this step"
 
 
 def gap(drawn, row):

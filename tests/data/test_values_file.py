@@ -53,8 +53,19 @@ def test_next_values_of_another_critic(tmp_path, recorded):
     for named, expected in ((NEXT, {"next_values": recorded.next_values}), ({}, {"last_values": np.float32(0)})):
         got = computed(source, tmp_path / "out.parquet", **how, **named)
         assert_same_bits(got, fastgae.gae(recorded.rewards, doubled, recorded.last, **expected))
-    write(recorded.table(), source, 100)
-    refused("the episode is truncated, and there is no value of the state after it", source, **how)
+    write(recorded.table().append_column("others", pa.array(doubled)), source, 100)
+    for other in (how, {"values": "others"}):
+        refused("the episode is truncated, and there is no value of the state after it", source, **other)
+    message = "values and columns={'values': 'others'} name different values: pass one of them"
+    refused(message, source, **how, columns={"values": "others"}, error=ValueError)
+
+
+def test_the_default_names_no_file(tmp_path, recorded, monkeypatch):
+    table, columns = recorded.table(), {"values": "others", "next_values": "next_values"}
+    source = write(table.rename_columns({"values": "others"}), tmp_path / "a.parquet", 100)
+    (tmp_path / "values").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert_same_bits(computed(source, tmp_path / "out.parquet", columns=columns), recorded.result)
 
 
 def test_another_file_of_values_is_no_resume(tmp_path, recorded, source):

@@ -106,3 +106,9 @@ def test_the_table_of_names():
     for name, advice in ABSENT_HERE.items():  # some function has no argument of that meaning
         others = [function for function in FUNCTIONS if name not in parameters(function)]
         assert any(advice in called_with(function, **{name: 1}) for function in others), name
+
+
+def test_no_error_advises_what_the_function_does_not_have():
+    flags = np.zeros((4, 3), bool)
+    with pytest.raises(ValueError, match=r"or next_values \(V of every next observation before any reset\)$"):
+        fastgae.discounted_returns(np.ones((4, 3)), flags, flags, last_values=np.ones(3))

@@ -35,7 +35,11 @@ def column_of(array: Arrays) -> pa.Array:
     if native.ndim == 1:
         return pa.array(native)
     # Arrow stores flags as single bits, and cannot make tensors of them.
-    return pa.FixedShapeTensorArray.from_numpy_ndarray(native.view(np.uint8) if native.dtype == bool else native)
+    native = native.view(np.uint8) if native.dtype == bool else native
+    if not len(native):  # of which pyarrow makes no array
+        kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(native.dtype), native.shape[1:])
+        return pa.ExtensionArray.from_storage(kind, pa.array([], kind.storage_type))
+    return pa.FixedShapeTensorArray.from_numpy_ndarray(native)
 
 
 def is_list(kind: pa.DataType) -> bool:

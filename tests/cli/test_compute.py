@@ -45,6 +45,13 @@ def test_results_and_table(recorded, capsys):
     assert np.array_equal(got["returns"], expected.returns)
 
 
+def test_a_backend_that_is_not_there(recorded, capsys, under, monkeypatch):
+    under(FASTGAE_BACKEND="numba")
+    monkeypatch.setattr("fastgae._engine.dispatch._import", lambda name: ModuleNotFoundError("no numba", name="numba"))
+    assert compute(recorded[0], "--ends", "terminated") == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys):
     source = str(recorded[0])
     columns = ["--column", "rewards=reward", "--column", "episode=run"]

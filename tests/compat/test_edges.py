@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastgae.compat import envpool, rlax, rllib, rsl_rl, tianshou, trl
+from fastgae.compat import envpool, rlax, rllib, rsl_rl, tianshou, trl, verl
 from support.cases import assert_same_bits, make_case
 from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, arrays_of, given_as, of_numpy
 
@@ -89,6 +89,13 @@ def test_rlax_clips_infinite_ratios():
     function, given = floats("rlax retrace_continuous")
     none, infinite = (0 * given["log_rhos"] + each for each in (0, 1e3))
     assert_same_bits(function(**{**given, "log_rhos": infinite}), function(**{**given, "log_rhos": none}))
+
+
+def test_the_epsilon_of_verl():
+    scores, mask = np.ones((2, 3)), np.ones((2, 3), int)
+    for epsilon in (-0.5, np.inf, np.nan):
+        with pytest.raises(ValueError, match="epsilon must be a finite number >= 0, got"):
+            verl.compute_grpo_outcome_advantage(scores, mask, ["a", "a"], epsilon)
 
 
 def test_lists_are_arrays():

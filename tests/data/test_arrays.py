@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae.data import compute
+from fastgae.data import Critic, compute
 from fastgae.data.rows import Rows
 
 from .recorded import NAMES, ROWS, bits, computed, limit, names, put, read_arrays, refused
@@ -95,6 +95,14 @@ def test_files_that_stand_for_their_folder_are_read_once(tmp_path, grid):
     one = computed(tmp_path / "run", tmp_path / "one.parquet", ends="terminated")
     for several in (f"{tmp_path}/run/*.npy", [tmp_path / "run" / "rewards.npy", tmp_path / "run"]):
         assert computed(several, tmp_path / "several.parquet", ends="terminated").equals(one)
+
+
+def test_a_critic_is_also_called_behind_the_last_step(tmp_path, grid):
+    one = {name: grid[name][:, 0] for name in ("rewards", "terminated")}
+    values = np.append(grid["values"][:, 0], np.float32(0))
+    np.savez(tmp_path / "a.npz", **one, values=values, other=values[:-1])
+    critic = Critic(lambda batch: batch["other"], ["other"])
+    refused(f"other has {T} rows; expected {T + 1}, for {T} rewards", tmp_path / "a.npz", values=critic)
 
 
 class Opened:

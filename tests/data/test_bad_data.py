@@ -1,10 +1,12 @@
 """Data that cannot be computed: an error that names the file, the episode and the step, and nothing left behind."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastgae.data import compute, on_table, sorting, walk
+from fastgae.data import DataError, compute, on_table, sorting, walk
 from fastgae.data.state import State
 
 from .recorded import ROWS, limit, names, read, refused, write
@@ -64,6 +66,20 @@ def test_results_that_could_be_taken_for_data(tmp_path, recorded):
         refused(r"out\.parquet belongs to the source, and the next run would read it as data", runs, out)
     compute(source, source.with_name("out.parquet"), progress=False)  # a file is all of the source
     assert names(runs / "one") == ["a.parquet", "out.parquet"]
+
+
+def test_results_that_could_be_taken_for_data_of_a_dataset(tmp_path, recorded):
+    names = {"episode": "episode_index", "step": "frame_index", "rewards": "next.reward"}
+    for folder in ("data", "meta"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "meta" / "info.json").write_text(json.dumps({"total_frames": ROWS}))
+    table = recorded.table("episode", "step", "rewards", "values").rename_columns(names)
+    write(table, tmp_path / "data" / "a.parquet", 100)
+    for name in ("out", "into"):
+        place = {name: tmp_path / "data" / "b.parquet"}
+        with pytest.raises(DataError, match="belongs to the source, and the next run would read it as data"):
+            compute(tmp_path, **place, ends="terminated", progress=False)
+    assert compute(tmp_path, ends="terminated", progress=False).steps == ROWS
 
 
 def test_a_file_that_vanishes_while_rows_are_sorted(tmp_path, recorded, monkeypatch):

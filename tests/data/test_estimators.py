@@ -94,6 +94,26 @@ def test_backend_and_threads_of_every_estimator(recorded, choice):
             on_table(recorded.table(), **choice, **wrong)
 
 
+def test_numbers_that_an_estimator_does_not_read_are_no_findings(tmp_path, recorded):
+    known = np.where(recorded.truncated, recorded.next_values, np.nan)
+    source = write(recorded.table(next_values=known), tmp_path / "a.parquet", 100)
+    report = compute(source, estimator="discounted_returns", progress=False)
+    assert not any("next_values" in finding for finding in report.findings)
+
+
+def test_wrong_settings_are_seen_before_any_row_is(tmp_path, recorded):
+    order = np.random.default_rng(0).permutation(ROWS)
+    source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
+    for wrong in ({"backend": "fortran"}, {"num_threads": 0}, {"memory": None}, {"memory": 1.5}, {"memory": -1}):
+        (name,) = wrong
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fastgae.data.walk.compute_run", pytest.fail)
+            with pytest.raises(ValueError, match=name):
+                compute(source, progress=False, **wrong)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+    assert compute(source, progress=False, memory=np.int64(10**9)).steps == ROWS
+
+
 def test_threads_of_the_normalization(recorded, monkeypatch):
     given, normalize = [], fastgae.Moments.normalize
     spy = lambda *arguments, **how: given.append(how) or normalize(*arguments, **how)  # noqa: E731

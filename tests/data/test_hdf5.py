@@ -47,6 +47,15 @@ def test_d4rl(tmp_path, recorded):
     assert names(tmp_path) == ["hopper.hdf5", "out.parquet"]
 
 
+def test_names_of_d4rl_in_a_table(recorded):
+    """Its flags do not hide the columns that name episodes and steps."""
+    names = {"terminated": "terminals", "truncated": "timeouts"}
+    table = recorded.table().rename_columns(names)
+    order = np.random.default_rng(0).permutation(len(recorded.rewards))
+    got = compute(table.take(order), progress=False)
+    assert_same_bits(got, recorded.result, order)
+
+
 def test_robomimic(tmp_path, recorded):
     """A group data/demo_N for each episode. The order of demos in a file is that of their names."""
     path, out = tmp_path / "demos.hdf5", tmp_path / "out.parquet"

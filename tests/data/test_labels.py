@@ -42,12 +42,14 @@ def test_bad_rewards_from_success(tmp_path, recorded):
     success = np.where(recorded.last & (recorded.episode == 3), None, 1)
     table = recorded.table("episode", "step", "values").append_column("success", pa.array(np.full(ROWS, 2)))
     table = table.append_column("unknown", pa.array(success.tolist()))
+    table = table.append_column("negative", pa.array(np.full(ROWS, -1)))
     source = write(table, tmp_path / "a.parquet", 130)
     numbers = ("success", "a:b:c", "s:-1:-5", "s:-1:nan", ":1:1", 5)
     for rewards, columns, message in (
         *((text, None, "rewards must be COLUMN:STEP:FAILURE") for text in numbers),
         ("succes:-1:5", None, "there is no column 'succes' for rewards; there are episode"),
         ("success:-1:5", None, "success is 2; expected 0 or 1"),
+        ("negative:-1:5", None, "success is -1; expected 0 or 1"),
         ("unknown:-1:5", None, r"episode 3, step \d+, row \d+: success is nan; expected 0 or 1"),
         ("success:-1:5", {"rewards": "values"}, "leave the column of rewards out"),
     ):

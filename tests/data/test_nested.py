@@ -20,6 +20,8 @@ def test_lists_without_names(tmp_path, recorded):
     assert np.array_equal(got["episode"], recorded.episode)
     assert np.array_equal(got["step"], recorded.step)
     assert_same_bits(got, fastgae.gae(recorded.rewards, recorded.rewards, recorded.last, last_values=0.0))
+    no_step = computed(tmp_path / "a.parquet", tmp_path / "b.parquet", **how, columns={"step": None})
+    assert no_step["advantages"].equals(got["advantages"])
 
 
 def test_lists_that_do_not_fit():

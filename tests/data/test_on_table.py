@@ -59,6 +59,27 @@ def test_any_order_at_every_memory():
         assert len(found) == 1, (trial, found)
 
 
+def test_envs_and_no_rows():
+    """Columns of envs stay such columns, and no rows have the columns and types of others."""
+    numbers = np.arange(8, dtype=np.float32).reshape(4, 2)
+    ends = pa.FixedShapeTensorArray.from_numpy_ndarray(np.array([[0, 0], [0, 0], [0, 0], [1, 1]], np.uint8))
+    column = pa.FixedShapeTensorArray.from_numpy_ndarray(numbers)
+    table = pa.table({"rewards": column, "values": column, "terminated": ends})
+    got = on_table(table)
+    assert got.equals(compute_beside(table, got))
+    assert on_table(table.slice(0, 0)).schema == got.schema
+    success = {"rewards": "success:-1:10", "ends": "terminated"}
+    table = pa.table({"episode": [0, 0], "values": np.float32([0, 0]), "success": [0, 1]})
+    assert on_table(table.slice(0, 0), **success).schema == on_table(table, **success).schema
+
+
+def compute_beside(table, got):
+    results = compute(table, progress=False)
+    for name in ("advantages", "returns"):
+        table = table.append_column(name, results[name])
+    return table.cast(got.schema)
+
+
 def test_a_truncated_episode_whose_rows_have_no_steps():
     """They are sorted, and then the end has no value as before."""
     table = pa.table({"episode": [1, 0, 1, 2], "rewards": np.ones(4), "values": np.ones(4)})

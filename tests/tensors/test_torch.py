@@ -279,6 +279,22 @@ def test_compiled_gradients_end_at_the_call(compiled):
     assert_same_bits(compiled(inside)(values).numpy(), gradient(values).numpy())
 
 
+def test_what_is_no_number_in_transforms():
+    """Text that spells a number is none there either, and errors name the argument."""
+    given = tensors({**ROLLOUT})
+    for changed, error in (
+        ({"gamma": "0.5"}, "gamma must be a tensor or a number in code that torch compiles or transforms"),
+        ({"last_values": "1e3"}, "last_values must be a tensor or a number"),
+        ({"terminated": [0] * 17}, "terminated must be a tensor or a number"),
+    ):
+        with pytest.raises(TypeError, match=error):
+            torch.func.vmap(lambda rewards, c=changed: fastgae.gae(**{**given, "rewards": rewards, **c}).returns)(
+                torch.zeros(2, *given["rewards"].shape)
+            )
+    with pytest.raises(TypeError, match=r"values has no numbers in torch\.func"):
+        torch.func.vmap(lambda values: fastgae.gae(np.ones(3), values, None, last_values=0.0))(torch.ones(2, 3))
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_vmap(name):
     for function, arguments in drawn(name):

@@ -19,7 +19,7 @@ from fastgae.data.errors import brought_by, is_remote, naming
 from fastgae.data.estimators import How, check_advantages, checked_how
 from fastgae.data.files import Source, path_of
 from fastgae.data.formats import NAMING, Found, format_named, found_in
-from fastgae.data.labels import LABEL, are_above, thresholds_of
+from fastgae.data.labels import LABEL, are_above, check_items, thresholds_of
 from fastgae.data.on_table import with_results
 from fastgae.data.rows import Rows, plain_type
 from fastgae.data.stored import closing_files
@@ -119,6 +119,7 @@ def compute(
         dataset = through(lambda block: block)
     chosen = chosen_columns(columns, known, schema, values, how, rewards)
     check_advantages(how, "values" in chosen.of_role)
+    check_items(label_per, schema)
     check_new([*known.results.values(), *([] if label_quantile is None else [LABEL])], schema.names)
     computed = partial(with_results, known=known, chosen=chosen, how=how, may_be_cut=whole_episodes)
     if whole_episodes:
@@ -221,6 +222,6 @@ def _completed(
     if above is not None:
         block = block.append_column(LABEL, pa.array(are_above(above, numbers, groups)))
     if moments is not None:
-        normalized = pa.array(moments.normalize(numbers, backend=how.backend))
+        normalized = pa.array(moments.normalize(numbers, backend=how.backend, num_threads=how.num_threads))
         block = block.set_column(block.schema.get_field_index(name), name, normalized)
     return block

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import fastgae
-from fastgae.cli.options import CommandError, plot_file, positive, unit_interval
+from fastgae.cli.options import CommandError, amount, plot_file, positive, unit_interval
 
 HELP = "compute advantages of recorded data in files"
 
@@ -77,7 +77,6 @@ DEFAULTS: dict[str, Any] = {
     "critic": None,
     "ends": None,
     "rewards": None,
-    "memory": "1GB",
 }
 
 
@@ -108,12 +107,17 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN:STEP:FAILURE",
         help="rewards from success: success:-1:100 is -1 a step, but 0 at success and -100 at failure",
     )
-    add("--memory", metavar="BYTES", help="use at most about this much memory (default: %(default)s)")
+    about = "use at most about this much memory (default: %(default)s)"
+    add("--memory", default="1GB", type=amount, metavar="BYTES", help=about)
     parser.set_defaults(**DEFAULTS)
 
 
 def of_source(args: argparse.Namespace) -> dict[str, Any]:
     """Return these options as the arguments of functions of ``fastgae.data``."""
+    roles = [role for role, _ in args.column]
+    for role in roles:
+        if roles.count(role) > 1:
+            raise CommandError(f"--column {role}=NAME is given {roles.count(role)} times: pass it once", exit_code=2)
     return {
         "format": args.format,
         "columns": dict(args.column),

@@ -86,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
 
 def is_rollout(args: argparse.Namespace) -> bool:
     """Return whether the source holds arguments of gae: it is one .npz file, and no option says how to read data."""
-    alone = len(args.source) == 1 and args.source[0].endswith(".npz")
+    source, *others = args.source
+    alone = not others and source.endswith(".npz") and not any(each in source for each in "*?[")
     return alone and all(getattr(args, name) == default for name, default in compute.DEFAULTS.items())
 
 

@@ -4,6 +4,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
+from fastgae._support.memory import limit_from
 from fastgae._support.pictures import picture_path
 
 
@@ -42,6 +43,16 @@ def unit_interval(text: str) -> float:
     if not 0.0 <= number <= 1.0:
         raise argparse.ArgumentTypeError(f"expected a number in [0, 1], got {text!r}")
     return number
+
+
+def amount(text: str) -> str:
+    try:
+        bytes_of_memory = limit_from("memory", text)
+    except ValueError:
+        bytes_of_memory = 0
+    if bytes_of_memory < 1:
+        raise argparse.ArgumentTypeError(f"expected an amount of memory such as 256MB, got {text!r}")
+    return text
 
 
 def plot_file(text: str) -> Path:

@@ -22,7 +22,7 @@ from fastgae.data.errors import DataError, UnreachableError, WriteError, argumen
 from fastgae.data.estimators import checked_how
 from fastgae.data.files import Source, path_of, would_read
 from fastgae.data.formats import beside
-from fastgae.data.labels import LABEL
+from fastgae.data.labels import LABEL, check_items
 from fastgae.data.picture import checked_picture, draw
 from fastgae.data.plan import Plan, planned
 from fastgae.data.report import SAMPLE, Report, report_of
@@ -207,12 +207,8 @@ def _place(argued: tuple[str, str | os.PathLike[str] | None], plan: Plan) -> Pat
 
 def _check_names(plan: Plan) -> None:
     """Check the names of the columns that are read, and of those that are written."""
-    schema, per = plan.found.rows.schema, plan.how.label_per
-    names = schema.names
-    if per is not None and per not in names:
-        raise DataError(f"there is no column {per!r} for {argument('label_per')}; there are {', '.join(names)}")
-    if per is not None and pa.types.is_nested(kind := schema.field(per).type):
-        raise DataError(f"the column of {argument('label_per')} holds {kind}; expected integers or text")
+    names = plan.found.rows.schema.names
+    check_items(plan.how.label_per, plan.found.rows.schema)
     plan.found.rows.check(names if plan.into else plan.groups)
     labels = [] if plan.how.label_quantile is None else [LABEL]
     check_new([*plan.found.format.results.values(), *labels], names if plan.into else plan.columns.keys)

@@ -48,6 +48,8 @@ class Critic:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise TypeError(f"values must be a column or a function of a batch of rows, got {self.function!r}")
+        if isinstance(self.columns, str):
+            raise TypeError(f"columns of a critic must be a list of names, got {self.columns!r}")
         if self.rows < 1:
             raise ValueError(f"rows of a critic must be at least 1, got {self.rows}")
 

@@ -57,6 +57,14 @@ def are_above(thresholds: dict[Any, float], numbers: Array, items: pa.Array | No
     return above
 
 
+def check_items(per: str | None, schema: pa.Schema) -> None:
+    """Check the column of the items, for each of which there is a threshold."""
+    if per is not None and per not in schema.names:
+        raise DataError(f"there is no column {per!r} for {argument('label_per')}; there are {', '.join(schema.names)}")
+    if per is not None and pa.types.is_nested(kind := schema.field(per).type):
+        raise DataError(f"the column of {argument('label_per')} holds {kind}; expected integers or text")
+
+
 def _ordered(bits: Array) -> Array:
     """Return integers in the order of the floats with these bits: all bits of negative ones turned, else the sign."""
     sign = bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastgae._call import Array
 from fastgae._support.pictures import BLUE, NOTE, SHADES, VERMILION, new_figure, picture_path, save, style
-from fastgae.data.errors import WriteError, brought_by, first_line
+from fastgae.data.errors import WriteError, argument, brought_by, first_line
 from fastgae.data.plan import Plan
 from fastgae.data.rows import SLICE
 from fastgae.data.state import ADVANTAGES, ENDS, RETURNS, Done, State
@@ -20,7 +20,10 @@ TAILS = 0.005  # of the numbers at either end that may lie outside, where they l
 
 def checked_picture(given: str | os.PathLike[str]) -> Path:
     """Return the path of the picture, after a check that it can be drawn and written."""
-    path = picture_path(given)
+    try:
+        path = picture_path(given)
+    except ValueError as error:
+        raise ValueError(f"{argument('plot')}: {error}") from error
     with brought_by("plot", f"drawing {path}"):
         import matplotlib  # noqa: F401 (only whether it is there)
     return path

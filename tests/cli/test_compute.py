@@ -254,7 +254,6 @@ def test_errors_name_options(recorded, capsys):
     )
     for arguments, options, in_options, in_arguments in (
         ({}, [], "or pass --ends terminated if all did", 'or pass ends="terminated" if all did'),
-        ({**ends, "memory": "much"}, ["--memory", "much"], "--memory must be an amount", "memory must be an amount"),
         ({"columns": {}}, None, "pass --column rewards=reward", "pass columns={'rewards': 'reward'}"),
         ({**ends, "out": results}, ["-o", results], *exists),
         ({**ends, "n": 3}, ["--n", "3"], *wrong_n),

@@ -23,6 +23,7 @@ def test_columns(tmp_path, recorded):
         ({"format": "csv"}, "format must be"),
         ({"normalize": "per_env"}, "normalize must be"),
         ({"gamma": 1.5}, "gamma"),
+        ({"plot": "a.gif"}, "plot: expected a file name that ends in"),
     ):
         refused(message, source, error=ValueError, **arguments)
     ended = ("episode", "step", "rewards", "values", "terminated")

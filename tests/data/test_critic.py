@@ -104,6 +104,11 @@ WRONG = {
 }
 
 
+def test_one_name_is_no_list_of_names():
+    with pytest.raises(TypeError, match="columns of a critic must be a list of names, got 'obs'"):
+        Critic(len, columns="obs")
+
+
 @pytest.mark.parametrize("error", [FileNotFoundError("weights"), ValueError("shapes"), ZeroDivisionError("no")])
 def test_errors_of_a_critic_are_its_own(tmp_path, recorded, error):
     """They say so, and leave nothing behind, because nothing has been computed."""

@@ -409,7 +409,9 @@ ON_FILES = [
     ),
     ("compute table.csv --estimator n_step_returns", "--n must be a positive integer with --estimator n_step_returns"),
     ("compute table.csv --n 5", "--n is for n_step_returns, got 5 and --estimator gae"),
-    ("compute table.csv --memory lots", "--memory must be an amount of memory such as 256MB, got 'lots'"),
+    ("diagnose rollout.npz --memory lots", "argument --memory: expected an amount of memory such as 256MB, got 'lots'"),
+    ("compute table.csv --column rewards=a --column rewards=b", "--column rewards=NAME is given 2 times: pass it once"),
+    ("compute table.csv --memory lots", "argument --memory: expected an amount of memory such as 256MB, got 'lots'"),
     (
         "compute table.csv --format sb3",
         "--format must be auto, table, rllib, lerobot, minari, d4rl, robomimic, got 'sb3'",

@@ -87,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
 def is_rollout(args: argparse.Namespace) -> bool:
     """Return whether the source holds arguments of gae: it is one .npz file, and no option says how to read data."""
     source, *others = args.source
-    alone = not others and source.endswith(".npz") and not any(each in source for each in "*?[")
+    is_pattern = any(each in source for each in "*?[") and not Path(source).exists()
+    alone = not others and source.endswith(".npz") and not is_pattern
     return alone and all(getattr(args, name) == default for name, default in compute.DEFAULTS.items())
 
 

@@ -219,8 +219,6 @@ def _written(plan: Plan, state: State, show: Show) -> dict[str, Any]:
     try:
         rows, done = computed(plan, state, show)
         above = thresholds(plan, rows, state, show)
-        if plan.plot is not None:
-            draw(plan, state, done, plan.plot)
         said = {
             "asked": state.digest,
             "sums": asdict(done.sums),
@@ -232,6 +230,8 @@ def _written(plan: Plan, state: State, show: Show) -> dict[str, Any]:
         with state.results() as file:
             write(plan, results(plan, rows, done, state, above), said, state.out, file, show)
             state.check_unchanged()
+            if plan.plot is not None:
+                draw(plan, state, done, plan.plot)
     except BaseException as error:
         is_final = isinstance(error, DataError) and not isinstance(error, UnreachableError)  # the data have to change
         kept = state.is_kept and not is_final

@@ -96,6 +96,7 @@ def test_a_picture_that_is_asked_for_later(tmp_path, recorded, plots):
 def test_a_sample(tmp_path, recorded, drawn, monkeypatch):
     """The same rows of the source wherever it is cut, spread over all of it."""
     monkeypatch.setattr(picture, "MOST", 500)
+    monkeypatch.setattr(picture, "SLICE", 1100)
     source = write(recorded.table(), tmp_path / "a.parquet", 100)
     for rows in (60, 700, 10**6):
         computed(source, tmp_path / "out.parquet", plot=tmp_path / "a.png", memory=limit(rows))

@@ -309,9 +309,9 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
                 f"{name} has shape {found.shape} and dtype {found.dtype}; expected {expected} and {values.dtype}, as "
                 "values have"
             )
-    longer = Longer(values, arrays["last_values"][...])
+    longer = Longer(values, arrays.pop("last_values")[...])
     if has_final:
-        arrays["next_values"] = NextValues(longer, arrays["truncated"], arrays["final_values"])
+        arrays["next_values"] = NextValues(longer, arrays["truncated"], arrays.pop("final_values"))
     else:
         arrays["values"] = longer
     return arrays

@@ -53,6 +53,7 @@ def test_time_major(tmp_path, grid, monkeypatch):
         np.savez(source, **arrays)
         report = compute(source, normalize=normalize, memory=limit(11 * N), overwrite=True, progress=False)
         ends = arrays["terminated"] | arrays.get("truncated", False)
+        assert report.unread == ()
         assert (report.steps, report.episodes) == (T * N, np.count_nonzero(ends[:-1]) + N)
         assert list(map(bits, read_arrays(tmp_path / "a.advantages.parquet").values())) == list(map(bits, expected))
     assert set(most) == {11}

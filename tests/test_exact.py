@@ -3,6 +3,7 @@
 import os
 import platform
 import warnings
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -115,7 +116,8 @@ def test_next_step_without_prev_done_warns_where_row_0_looks_like_a_reset_row(ba
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             how = {"last_values": case.last_values, "autoreset": "next_step", "backend": backend, **how}
-            fastgae.gae(rewards, case.values[:33], case.terminated, **how)
+            call = partial(fastgae.gae, rewards, case.values[:33], case.terminated, **how)
+            exec(compile("call()", __file__, "exec"), {"call": call})  # the caller may have no __name__
         assert all(warning.filename == __file__ for warning in caught)
         return [str(warning.message) for warning in caught]
 

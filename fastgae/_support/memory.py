@@ -71,6 +71,14 @@ def limit_from(source: str, text: str | None) -> int:
     return min(int(match[1]) * UNITS[match[2] or ""], sys.maxsize)
 
 
+def amount_of(text: str) -> int:
+    """Return the bytes that a text such as 256MB names; 0 if it names none."""
+    try:
+        return limit_from("", text)
+    except ValueError:
+        return 0
+
+
 @functools.cache
 def usable_memory() -> int:
     """Return the bytes of memory that this process may use: the machine's, or its control group's if that is less."""

@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from fastgae._support.memory import limit_from
+from fastgae._support.memory import amount_of
 from fastgae._support.pictures import picture_path
 
 
@@ -46,11 +46,7 @@ def unit_interval(text: str) -> float:
 
 
 def amount(text: str) -> str:
-    try:
-        bytes_of_memory = limit_from("memory", text)
-    except ValueError:
-        bytes_of_memory = 0
-    if bytes_of_memory < 1:
+    if amount_of(text) < 1:
         raise argparse.ArgumentTypeError(f"expected an amount of memory such as 256MB, got {text!r}")
     return text
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastgae._call import Array
 from fastgae._canonical import integer_of
 from fastgae._engine import dispatch
-from fastgae._support.memory import limit_from
+from fastgae._support.memory import amount_of
 from fastgae.data.columns import SCATTERED, Columns, chosen_columns, in_envs, numbers_in, steps_of
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, argument, naming
@@ -149,10 +149,7 @@ def planned(
         raise ValueError(f'episode_is must be "file" or None, got {episode_is!r}')
     dispatch.resolve_backend(how.backend)  # or an error would come after hours of sorting
     dispatch.resolve_threads(how.num_threads)
-    try:
-        limit = limit_from("memory", memory) if isinstance(memory, str) else integer_of(memory) or 0
-    except ValueError:
-        limit = 0
+    limit = amount_of(memory) if isinstance(memory, str) else integer_of(memory) or 0
     if limit < 1:
         raise ValueError(f"{argument('memory')} must be an amount of memory such as 256MB, got {memory!r}")
     of_success = {} if rewards is None else {"rewards": Success.named(rewards)[0]}

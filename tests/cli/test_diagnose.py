@@ -90,6 +90,16 @@ def test_the_report_has_an_overview(saved, capsys):
     assert (facts["steps"], facts["envs"], facts["episodes"], facts["lengths"]) == (32, 4, 0, None)
 
 
+def test_several_rollouts(saved, capsys):
+    """A pattern names files of recorded data, but a file whose name looks like one is a rollout."""
+    path = Path(saved())
+    for name in ("b.npz", "a[0].npz"):
+        (path.parent / name).write_bytes(path.read_bytes())
+    for source, options, steps in (("a[0].npz", ["--autoreset", "disabled"], "32 steps"), ("[br]*.npz", [], "64 steps")):
+        assert main(["diagnose", str(path.parent / source), *options]) == 0
+        assert steps in capsys.readouterr().out
+
+
 def test_something_found(saved, capsys):
     path = saved(last_values=np.zeros(4))
     assert main(["diagnose", path]) == 1

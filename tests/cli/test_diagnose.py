@@ -95,7 +95,8 @@ def test_several_rollouts(saved, capsys):
     path = Path(saved())
     for name in ("b.npz", "a[0].npz"):
         (path.parent / name).write_bytes(path.read_bytes())
-    for source, options, steps in (("a[0].npz", ["--autoreset", "disabled"], "32 steps"), ("[br]*.npz", [], "64 steps")):
+    disabled = ["--autoreset", "disabled"]
+    for source, options, steps in (("a[0].npz", disabled, "32 steps"), ("[br]*.npz", [], "64 steps")):
         assert main(["diagnose", str(path.parent / source), *options]) == 0
         assert steps in capsys.readouterr().out
 

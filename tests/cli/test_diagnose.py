@@ -95,10 +95,11 @@ def test_several_rollouts(saved, capsys):
     path = Path(saved())
     for name in ("b.npz", "a[0].npz"):
         (path.parent / name).write_bytes(path.read_bytes())
-    disabled = ["--autoreset", "disabled"]
-    for source, options, steps in (("a[0].npz", disabled, "32 steps"), ("[br]*.npz", [], "64 steps")):
-        assert main(["diagnose", str(path.parent / source), *options]) == 0
-        assert steps in capsys.readouterr().out
+    assert main(["diagnose", str(path.parent / "a[0].npz"), "--autoreset", "disabled"]) == 0
+    assert "32 steps" in capsys.readouterr().out
+    pytest.importorskip("pyarrow")
+    assert main(["diagnose", str(path.parent / "[br]*.npz")]) == 0
+    assert "64 steps" in capsys.readouterr().out
 
 
 def test_something_found(saved, capsys):

@@ -113,7 +113,7 @@ def compute(
         known, schema, dataset = format_named(format), _schema_of(dataset_or_paths), dataset_or_paths
         through = partial(_per_block, dataset)
     else:
-        found = _found(dataset_or_paths, format, columns or {})
+        found = _found(dataset_or_paths, format, columns, rewards)
         known, schema = found.format, found.rows.schema
         through = partial(_per_file, found.rows, found.rows.files if whole_episodes else found.rows.firsts)
         dataset = through(lambda block: block)
@@ -151,11 +151,11 @@ def _schema_of(dataset: Dataset) -> pa.Schema:
     return pa.schema(list(zip(schema.names, kinds, strict=True)))
 
 
-def _found(paths: Source, format: str, columns: Mapping[str, str | None]) -> Found:  # noqa: A002
+def _found(paths: Source, format: str, columns: Mapping[str, str | None] | None, rewards: str | None) -> Found:  # noqa: A002
     given = [path_of("source", path) for path in (paths if isinstance(paths, list | tuple) else [paths])]
     with closing_files():
         # Tasks may run in another folder.
-        return found_in([path if is_remote(path) else path.absolute() for path in given], format, columns)
+        return found_in([path if is_remote(path) else path.absolute() for path in given], format, columns, rewards)
 
 
 class RayDataError(DataError, UserCodeException):  # type: ignore[misc]

@@ -113,7 +113,7 @@ def chosen_columns(
             raise DataError(f"there are {present.count(name)} columns {name!r} for {role}; expected one")
     if in_envs(schema.field(found["rewards"]).type):
         # Flags and ends of files end episodes there.
-        for role in ("env", "episode"):
+        for role in ("env", "episode", *({"step"} & given.keys())):
             if role in found:
                 raise DataError(
                     f"a row has a number for each of several envs, so no column can be {role}: end episodes by flags, "

@@ -31,6 +31,7 @@ from fastgae.data.files import (
 )
 from fastgae.data.nested import unnested
 from fastgae.data.rows import Made, Part, Rows
+from fastgae.data.steps import Success
 from fastgae.data.stored import Groups, arrays_in, flat, keys_of
 from fastgae.data.tables import READERS, THE_TABLE, delta, is_table, tabular
 
@@ -103,8 +104,8 @@ def minari_files(source: Path) -> list[Path]:
     data = source / "data" if (source / "data").is_dir() else source
     if (main := data / "main_data.hdf5").is_file():
         return [main]
-    found = (path for suffix in ("arrow", "parquet") for path in data.glob(f"[0-9]*/*.{suffix}"))
-    visible = (path for path in found if not path.name.startswith(HIDDEN))
+    found = (path for suffix in ("arrow", "parquet") for path in data.glob(f"*/*.{suffix}"))
+    visible = (path for path in found if path.parent.name.isdecimal() and not path.name.startswith(HIDDEN))
     return sorted(visible, key=lambda path: (_episode(path), path.name))
 
 
@@ -221,10 +222,13 @@ class Found(NamedTuple):
     rows: Rows
 
 
-def found_in(source: Any, name: str, columns: Mapping[str, str | None], by_file: bool = False) -> Found:
+def found_in(
+    source: Any, name: str, columns: Mapping[str, str | None] | None, rewards: str | None, by_file: bool = False
+) -> Found:
     """Return what a source holds.
 
-    ``name``: of its format, or "auto"; ``columns``: the caller's names of columns; ``by_file``: with a column FILE.
+    ``name``: of its format, or "auto"; ``columns`` and ``rewards``: as the caller gives them; ``by_file``: with a
+    column FILE.
     """
     known, paths, patterns, files, seen = format_named(name), list[Path](), list[Path](), list[Path](), set[Path]()
     if is_table(source):
@@ -243,7 +247,8 @@ def found_in(source: Any, name: str, columns: Mapping[str, str | None], by_file:
             known.check(path, own, sum(part.rows for part in parts))
             found += parts
             files += [file for each in own for file in files_of(each)]
-    rows = unnested(_with_folders(Rows(found), paths, by_file), {**known.columns, **columns})
+    roles = {**known.columns, **(columns or {})} | ({} if rewards is None else {"rewards": Success.named(rewards)[0]})
+    rows = unnested(_with_folders(Rows(found), paths, by_file), roles)
     if not rows.count:
         raise DataError(f"there are no rows in {', '.join(map(str, paths)) or THE_TABLE}")
     if name == "auto" and known is PLAIN:
@@ -271,7 +276,9 @@ def _with_folders(rows: Rows, paths: Sequence[Path], by_file: bool) -> Rows:
             columns[key] = list(map(int, items))
     if by_file:
         if FILE in rows.schema.names:
-            raise DataError(f"{rows.place(0)[0]} has a column {FILE!r} itself: pass {column_argument(FILE, FILE)}")
+            raise DataError(
+                f"{rows.place(0)[0]} has a column {FILE!r} itself: pass {column_argument(FILE, FILE)} instead"
+            )
         columns[FILE] = [without_query("/".join(parts)) for parts in below]
 
     def made(items: list[Any]) -> Made:

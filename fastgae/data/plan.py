@@ -20,7 +20,7 @@ from fastgae.data.estimators import How, check_advantages
 from fastgae.data.formats import FILE, Found, found_in
 from fastgae.data.rows import MOST, Rows
 from fastgae.data.sorting import ROW
-from fastgae.data.steps import RecordedSteps, RowError, Success, check_finite, last_rows
+from fastgae.data.steps import RecordedSteps, RowError, check_finite, last_rows
 from fastgae.data.values import Values, values_file
 
 BYTES_PER_ROW = 240  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
@@ -147,14 +147,15 @@ def planned(
     """Return what the source holds, and how to read and compute it."""
     if episode_is not in (None, "file"):
         raise ValueError(f'episode_is must be "file" or None, got {episode_is!r}')
+    if episode_is is not None and "file" in (columns or {}):
+        raise ValueError(f"{argument('episode_is', 'file')} names files itself: leave the column of file out")
     dispatch.resolve_backend(how.backend)  # or an error would come after hours of sorting
     dispatch.resolve_threads(how.num_threads)
     limit = amount_of(memory) if isinstance(memory, str) else integer_of(memory) or 0
     if limit < 1:
         raise ValueError(f"{argument('memory')} must be an amount of memory such as 256MB, got {memory!r}")
-    of_success = {} if rewards is None else {"rewards": Success.named(rewards)[0]}
-    found = found_in(source, format, {**(columns or {}), **of_success}, episode_is is not None)
-    columns = columns if episode_is is None else {"file": FILE, **(columns or {})}
+    found = found_in(source, format, columns, rewards, episode_is is not None)
+    columns = columns if episode_is is None else {**(columns or {}), "file": FILE}
     rows, critic, beside, column = found.rows, None, None, None  # the column of values, if they are in the source
     if not isinstance(values, str | os.PathLike):
         critic = values if isinstance(values, Critic) else Critic(values)

@@ -85,8 +85,7 @@ class State:
             with suppress(NotImplementedError):  # a file system that knows no locks
                 lock.acquire()
         except Timeout as error:
-            way = f"wait for its end, or pass another path as {argument('out')}"
-            raise DataError(f"another run is writing {self.out}: {way}") from error
+            raise DataError(f"another run is writing {self.out}: wait for its end, or pass another path") from error
         except OSError as error:
             raise WriteError(self.folder, first_line(error)) from error
         try:
@@ -165,11 +164,11 @@ class State:
             if not (self.out.exists() if is_remote(self.out) else os.path.lexists(self.out)):
                 return
         if self.reads(self.out):
-            raise DataError(f"{self.out} is a file of the source: pass another path as {argument('out')}")
+            raise DataError(f"{self.out} is a file of the source: pass another path")
         if not self._overwrite:
             other = " with results of other options or data" if resume and about(self.out) else ""
-            way = f"pass another path as {argument('out')}, or pass {argument('overwrite', True)}"
-            raise DataError(f"{self.out} exists already{other}: remove it, {way}")
+            way = f"remove it, pass another path, or pass {argument('overwrite', True)}"
+            raise DataError(f"{self.out} exists already{other}: {way}")
         is_file = is_remote(self.out) or stat.S_ISREG(self.out.lstat().st_mode)
         if not is_file or "asked" not in about(self.out):
             raise _foreign(self.out)
@@ -324,7 +323,7 @@ def _digest(path: Path) -> str:
 
 
 def _foreign(path: Path) -> DataError:
-    return DataError(f"{path} is not from fastgae: move it elsewhere, or pass another path as {argument('out')}")
+    return DataError(f"{path} is not from fastgae: move it elsewhere, or pass another path")
 
 
 def _encoded(line: Mapping[str, Any]) -> bytes:

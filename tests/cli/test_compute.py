@@ -247,7 +247,7 @@ def test_errors_name_options(recorded, capsys):
     columns = {"columns": {"rewards": "reward", "episode": "run"}}
     results = source.with_name("a.parquet")
     results.write_bytes(b"the user's")
-    exists = ("pass another path as --out, or pass --overwrite", "as out, or pass overwrite=True")
+    exists = ("pass another path, or pass --overwrite", "another path, or pass overwrite=True")
     wrong_n = (
         "--n is for n_step_returns, got 3 and --estimator gae",
         'n is for n_step_returns, got 3 and estimator="gae"',

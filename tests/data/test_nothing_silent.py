@@ -215,7 +215,7 @@ def test_files_that_are_not_replaced(tmp_path, monkeypatch):
     compute("a.parquet", into="b.parquet", **ENDS)
     (tmp_path / "c.png").write_bytes((tmp_path / "a.parquet").read_bytes())
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    source, is_there = r"b\.parquet is a file of the source: pass another path as out", r"c\.png exists already: pass"
+    source, is_there = r"b\.parquet is a file of the source: pass another path", r"c\.png exists already: pass"
     for given, options, message in (
         (("b.parquet", tmp_path / "b.parquet"), {"overwrite": True}, source),
         (("a.parquet", tmp_path / "b.parquet"), {"overwrite": True, "values": "b.parquet"}, source),
@@ -263,7 +263,8 @@ def test_a_name_for_rows_of_several_envs(tmp_path):
     arrays = {"rewards": ones, "values": 0 * ones, "terminated": ones > 1, "run": np.arange(3)}
     np.savez(tmp_path / "a.npz", **arrays)
     np.savez(tmp_path / "b.npz", **arrays, episode_ends=[2, 3])
-    message = "a row has a number for each of several envs, so no column can be episode: end episodes by flags"
-    refused(message, tmp_path / "a.npz", columns={"episode": "run"}, **ENDS)
-    refused(message, tmp_path / "b.npz", **ENDS)
+    message = "a row has a number for each of several envs, so no column can be %s: end episodes by flags"
+    for role in ("episode", "step"):
+        refused(message % role, tmp_path / "a.npz", columns={role: "run"}, **ENDS)
+    refused(message % "episode", tmp_path / "b.npz", **ENDS)
     assert compute(tmp_path / "b.npz", columns={"episode": None}, **ENDS).episodes == 2

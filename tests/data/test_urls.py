@@ -236,7 +236,7 @@ def test_missing_or_denied(bucket, tmp_path, recorded, monkeypatch):
         (source, {"values": f"{bucket}v.npy"}, "values '.*v.npy' does not exist, and no column"),
         ("s4://a/b", {}, "source 's4://a/b' cannot be used: "),
         (source, {"out": "https://a.b/c.parquet"}, "results cannot be written to https://a.b/c.parquet: expected"),
-        (source, {"out": source}, "is a file of the source: pass another path as out"),
+        (source, {"out": source}, "is a file of the source: pass another path"),
     ):
         refused(message, given, error=errors, **options)
     with monkeypatch.context() as patched:

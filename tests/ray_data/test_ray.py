@@ -274,6 +274,12 @@ def test_rewards_from_success_and_labels(recorded, tmp_path, whole):
     given = blocks_of(table, recorded.first[1::4])
     got = table_of(fastgae.ray.compute(given, whole_episodes=whole, **options))
     assert got.select(expected.column_names).to_pydict() == expected.to_pydict()
+    source = write(
+        pa.table({"success": [[0, 0, 1], [0, 0]], "values": [[0.0] * 3, [0.0] * 2]}), tmp_path / "b.parquet", 1
+    )
+    expected = pq.read_table(fastgae.data.compute(source, progress=False, **options).file)
+    got = table_of(fastgae.ray.compute(source, whole_episodes=whole, **options)).sort_by(KEYS)
+    assert got.select(expected.column_names).to_pydict() == expected.to_pydict()
 
 
 def test_a_dataset_with_other_totals_than_it_says(tmp_path, recorded):

@@ -62,10 +62,14 @@ class GroupsOfTensors(Groups):
         others = self.sums(xp.where(counted & ~finite, numbers, 0), group)  # NaN and infinities in any order
         numbers = xp.where(counted & finite, numbers, 0)
         largest = self.largest(abs(numbers), group)
-        unit = xp.where(largest > 0, largest / (2 * xp.frexp(largest)[0]), 1)  # a power of two
+        # The greatest power of two in it. JAX has frexp too, but flushes subnormal numbers there.
+        exact = xp.finfo(self.wide)
+        integer, digits = {32: xp.int32, 64: xp.int64}[exact.bits], -round(np.log2(exact.eps))
+        power = (largest.view(integer) & (-1 << digits)).view(self.wide)
+        unit = xp.where(power > 0, power, exact.tiny)
         rest, parts = numbers / unit[group], []  # below 2
         # Adding a large number rounds to a unit that is so coarse that no sum of rounded numbers needs another bit.
-        digits, exponent = -round(np.log2(xp.finfo(self.wide).eps)), len(numbers).bit_length() + 1
+        exponent = len(numbers).bit_length() + 1
         for i in range(PASSES):
             anchor = 1.5 * 2.0 ** (exponent + i * (exponent - digits - 2))
             rounded = self.plus(rest, anchor) - anchor

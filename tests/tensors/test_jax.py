@@ -1,5 +1,6 @@
 """Arrays of JAX: the bits of NumPy's arrays, and in what JAX traces. Its float64 is off, as it is by default."""
 
+import contextlib
 import functools
 
 import numpy as np
@@ -55,6 +56,16 @@ def of_shards(call):
     if not hasattr(jax, "shard_map"):
         pytest.skip("this JAX has no jax.shard_map")
     return jax.shard_map(call, mesh=mesh(), in_specs=OF_ENVS, out_specs=OF_ENVS)
+
+
+def lowered(program, *arrays, platform):
+    """Return the text of a program for a platform. JAX 0.12 asks for the kind of a GPU that is not here."""
+    kind = contextlib.nullcontext()
+    if platform == "cuda" and jax.__version_info__ >= (0, 12):
+        gpu = jax.sharding.AbstractDevice("NVIDIA H100 80GB HBM3", num_cores=132, platform="gpu")
+        kind = jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=gpu))
+    with kind:
+        return program.trace(*arrays).lower(lowering_platforms=(platform,)).as_text()
 
 
 def assert_answers(got, expected):

@@ -239,8 +239,10 @@ def test_devices_on_one_cpu(python):
 
 def test_the_structs_are_those_of_the_installed_jaxlib(tmp_path):
     compiler = shutil.which("g++") or pytest.skip("no compiler")
+    header = Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text(encoding="utf-8")
+    known = "XLA_FFI_InternalExtension", "XLA_FFI_Extension_Base"  # since JAX 0.11, and before
     pairs = {
-        "Extension": ("XLA_FFI_Extension_Base", {"type": "type", "next": "next"}),
+        "Extension": (next(name for name in known if f"struct {name} {{" in header), {"type": "type", "next": "next"}),
         "MetadataExtension": ("XLA_FFI_Metadata_Extension", {"metadata": "metadata"}),
         "Metadata": ("XLA_FFI_Metadata", {"version": "api_version", "traits": "traits"}),
         "Version": ("XLA_FFI_Api_Version", {"major": "major_version", "minor": "minor_version"}),

@@ -45,13 +45,21 @@ def _kernel_or_scan(step: Step, platform: str, *given: Any) -> Any:
     fits = steps > UNROLLED and 0 < steps * first.size < MOST and itemsize <= SIZES[platform][-1]
     if not fits or jax.__version_info__ < (0, 6, 2):  # whose Pallas is another one
         return scan(*given)
-    return _loop.bind(*given, kernel=jax.make_jaxpr(kernel)(*given), scan=jax.make_jaxpr(scan)(*given))
+    try:
+        compiled = jax.make_jaxpr(kernel)(*given)
+    except ImportError:  # JAX 0.12 says that its Pallas of Triton will be removed
+        return scan(*given)
+    return _loop.bind(*given, kernel=compiled, scan=jax.make_jaxpr(scan)(*given))
 
 
 def _kernel(step: Step, platform: str, first: Any, *rows: Any, interpret: bool = False) -> Any:
     from jax.experimental import pallas
-    from jax.experimental.pallas import triton
 
+    parameters = None
+    if platform == "cuda":
+        from jax.experimental.pallas import triton
+
+        parameters = triton.CompilerParams(num_warps=1)
     (most_envs, most_steps, _), steps, envs = SIZES[platform], max(map(len, rows)), first.size
     lanes, length = min(most_envs, 1 << (envs - 1).bit_length()), min(most_steps, steps)
     blocks, turns = pallas.cdiv(envs, lanes), pallas.cdiv(steps, length)
@@ -82,7 +90,7 @@ def _kernel(step: Step, platform: str, first: Any, *rows: Any, interpret: bool =
         grid=(blocks, turns),
         in_specs=[of_all if len(each) == 1 else of_turn for each in given],
         out_specs=[of_turn, of_all],
-        compiler_params=triton.CompilerParams(num_warps=1) if platform == "cuda" else None,
+        compiler_params=parameters,
         interpret=interpret,
     )(*given)
     return results[:, :envs].reshape(steps, *first.shape)
@@ -96,7 +104,7 @@ def _lowered(context: Any, *given: Any, kernel: Any, scan: Any) -> Any:
     devices, mesh = module.axis_context, getattr(module.axis_context, "mesh", None)
     spread = getattr(devices, "num_devices", 0) != 1 if mesh is None else {*mesh.axis_names} - {*devices.manual_axes}
     chosen = scan if spread or module.lowering_parameters.for_export else kernel
-    with warnings.catch_warnings():  # JAX 0.11 announces another Pallas for GPUs
+    with warnings.catch_warnings():  # of Pallas for Triton, since JAX 0.11
         warnings.simplefilter("ignore", DeprecationWarning)
         return mlir.lower_fun(jaxpr_as_fun(chosen), multiple_results=True)(context, *given)
 

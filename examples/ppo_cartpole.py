@@ -101,6 +101,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plot", type=Path, help="draw the learning curve to this file")
     given = parser.parse_args(arguments)
+    if given.updates < 1:
+        parser.error("--updates must be at least 1")
     torch.set_num_threads(1)  # the networks are too small for threads to pay
     curve = train(given.updates, given.seed)
     print(f"{given.updates * ENVS * STEPS:,} rows: mean return of the last 100 episodes {curve[-1]:.1f}")

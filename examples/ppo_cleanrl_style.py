@@ -209,6 +209,9 @@ def parse(arguments: list[str] | None = None) -> tuple[Settings, Path | None, Pa
     parser.add_argument("--csv", type=Path, help="write the log to this file")
     parser.add_argument("--plot", type=Path, help="draw the learning curve to this file (.svg, .png, .pdf)")
     given = vars(parser.parse_args(arguments))
+    for name in ("total_steps", "num_envs", "num_steps", "epochs", "minibatches"):
+        if given[name] < 1:
+            parser.error(f"--{name.replace('_', '-')} must be at least 1")
     return Settings(**{each.name: given.pop(each.name) for each in fields(Settings)}), *given.values()
 
 

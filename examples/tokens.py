@@ -102,6 +102,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plot", type=Path, help="draw the learning curves to this file")
     given = parser.parse_args(arguments)
+    if given.updates < 1:
+        parser.error("--updates must be at least 1")
     torch.set_num_threads(1)  # the model is too small for threads to pay
     curves = {method: train(method, given.updates, given.seed) for method in ("GRPO", "RLOO", "PPO")}
     for method, curve in curves.items():

@@ -425,6 +425,13 @@ def test_forms_of_functions():
     assert (found.known, found.findings) == (True, ())
     assert "shape (T,), values with T + 1 rows" in found.arguments
 
+    def with_dones(rewards, values, dones, last_value):
+        return fastgae.gae(rewards, values, dones, last_values=last_value).advantages
+
+    found = identify(with_dones, names={"dones": "terminated"})
+    assert (found.known, found.findings) == (True, ())
+    assert "dones (terminated)" in found.arguments
+
     def tail(rewards, values, terminated, last_values, gamma, gae_lambda):
         result = fastgae.gae(
             rewards, values, terminated, last_values=last_values, gamma=gamma, gae_lambda=gae_lambda, time_axis=1,
@@ -503,3 +510,5 @@ def test_functions_that_cannot_be_identified():
     for names, error in (({"x": "values"}, "names has 'x'"), ({"values": "qqq"}, "expected one of discounts, done, ")):
         with pytest.raises(ValueError, match=error):
             identify(lambda rewards, values: rewards, names=names)
+    with pytest.raises(TypeError, match="next_done has no done or starts beside it"):
+        identify(lambda rewards, values, terminated, x: rewards, names={"x": "next_done"})

@@ -63,14 +63,11 @@ def _has_number(given: object) -> bool:
     return hasattr(type(given), "__float__") or hasattr(type(given), "__index__")
 
 
-def end_to_end(name: str, given: object) -> Array:
-    """Return numbers of one dimension, which hold all sequences."""
+def end_to_end(name: str, given: object, whole: str) -> Array:
+    """Return numbers of one dimension, which hold all sequences, or all nodes."""
     array = as_numbers(name, given)
     if array.ndim != 1:
-        raise ValueError(
-            f"{name} has shape {array.shape}; expected one dimension, all sequences end to end. gae takes a padded "
-            "batch, with mask and time_axis=1"
-        )
+        raise ValueError(f"{name} has shape {array.shape}; expected one dimension, {whole}")
     return array
 
 

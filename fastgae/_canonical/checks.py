@@ -232,11 +232,13 @@ def _check_final_values(call: Call, mode: str | None) -> None:
     if final is None:
         if following or mode == NEXT_STEP:
             return
-        mode_of_values = ', or say autoreset="next_step" where values[t + 1] is V of the final observation'
+        why = mode_of_values = ""
+        if call.values is not ABSENT:
+            why = "values[t + 1] may belong to another episode, so "
+            mode_of_values = ', or say autoreset="next_step" where values[t + 1] is V of the final observation'
         raise ValueError(
-            "truncated is given, but values[t + 1] may belong to another episode, so the value after a truncated step "
-            "is unknown: pass final_values (V of the final observations), or next_values (V of every next observation "
-            f"before any reset){'' if call.values is ABSENT else mode_of_values}"
+            f"truncated is given, but {why}the value after a truncated step is unknown: pass final_values (V of the "
+            f"final observations), or next_values (V of every next observation before any reset){mode_of_values}"
         )
     if mode == NEXT_STEP:
         raise ValueError('autoreset="next_step" has V of the final observations in values: leave final_values out')

@@ -95,7 +95,8 @@ class Frame(NamedTuple):
         if not shape:
             return f"; if all are alike, pass np.full({self.without_time if per_env else self.shape}, {name})"
         if shape == self.one_longer and not flags:
-            return f"; it has a row too many: pass {self._rows(name, '1:')} or {self._rows(name, ':-1')}"
+            later = "" if name == "values" else f"{self._rows(name, '1:')} or "
+            return f"; it has a row too many: pass {later}{self._rows(name, ':-1')}"
         if shape == self.one_longer:
             return (
                 "; row t has the flag that env.step returned with reward t. If row t says that observation t begins an "

@@ -146,7 +146,8 @@ def _for_kernel(given: Call, total: int, last: Array | None) -> dict[str, Any]:
 
 def _numbers(given: Call) -> tuple[Array, Array, Array | None]:
     """Return rewards, values and the values after sequences in one dtype."""
-    shape = end_to_end("rewards", given.rewards).shape
+    whole = "all sequences end to end. gae takes a padded batch, with mask and time_axis=1"
+    shape = end_to_end("rewards", given.rewards, whole).shape
     optional = {} if given.last_values is None else {"last_values": given.last_values}
     rewards, values, *last = of_one_dtype(rewards=given.rewards, values=given.values, **optional)
     return rewards, Frame("rewards", shape, 0, ()).steps("values", values), last[0] if last else None

@@ -22,7 +22,7 @@ SORT = (
 def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     """Return the unchecked call of one env, from a call with ``parents``, and what to replace after its checks."""
     refuse_per_env(given.normalize, "the nodes of trees")
-    rewards = end_to_end("rewards", given.rewards)
+    rewards = end_to_end("rewards", given.rewards, "all nodes of all trees")
     no_critic = type(given.values) in (int, float) and given.values == 0
     values = np.zeros(len(rewards), rewards.dtype) if no_critic else given.values
     given_last = {} if given.last_values is None else {"last_values": given.last_values}
@@ -68,8 +68,10 @@ def _check_parents(parents: Array) -> None:
         )
     late = np.flatnonzero(parents >= np.arange(nodes))
     if late.size:
+        node = late[0]
+        way = "pass -1 at a root" if parents[node] == node else SORT
         raise ValueError(
-            f"parents has {parents[late[0]]} at node {late[0]}, and each parent must come before its children; {SORT}"
+            f"parents has {parents[node]} at node {node}, and each parent must come before its children; {way}"
         )
 
 

@@ -100,6 +100,7 @@ NOTES = {
 }
 
 # Arguments that have no default, because with a wrong one nobody would notice -> what to pass.
+_ENDS = "pass the flags of the steps that ended an episode, as env.step returned them"
 NO_DEFAULT = {
     "rewards": "pass the reward of every step, an array of shape (T, N) or (T,)",
     "values": "pass V of the observation of every step; without a critic, call discounted_returns",
@@ -111,9 +112,20 @@ NO_DEFAULT = {
     "cu_seqlens": "pass where each sequence begins and the last one ends: np.cumsum([0, *lengths])",
     "parents": "pass the index of the parent of each node, -1 at a root",
     "advantages": "pass the advantages of every step, as gae returns them",
-    "terminated": "pass the flags of the steps that ended an episode, as env.step returned them, or None if no step "
-    "ends one, as among the tokens of an answer",
+    "terminated": f"{_ENDS}, or None if no step ends one, as among the tokens of an answer",
     "gamma": "pass the discount factor, which is 1.0 in most trainers of language models, and 0.99 in most others",
+}
+
+# Functions in which they are something else.
+NO_DEFAULT_OF = {
+    "gae_tree": {
+        "rewards": "pass the reward of every node, an array of shape (n,)",
+        "values": "pass V before every node, or 0.0 if there is no critic",
+        "terminated": "pass the flags of the leaves that ended an episode for good, or None",
+    },
+    "group_advantages": {"rewards": "pass the reward of every answer"},
+    "retrace": {"values": "pass Q of the action of every step", "terminated": _ENDS},
+    "valid_steps": {"terminated": _ENDS},
 }
 
 OF_DIAGNOSE = "pass the arguments of a call of gae, and not its result"
@@ -338,7 +350,8 @@ def too_many(function: Callable[..., Any], count: int) -> TypeError:
 
 def missing(function: Callable[..., Any], names: list[str], may_be_none: bool = True) -> TypeError:
     """Return the error for arguments without a default that are not given, or are None where that may not be."""
-    known = {} if function.__module__.startswith("fastgae.compat.") else NO_DEFAULT
+    of_function = NO_DEFAULT | NO_DEFAULT_OF.get(function.__name__, {})
+    known = {} if function.__module__.startswith("fastgae.compat.") else of_function
     known = dict.fromkeys(names, OF_DIAGNOSE) if function.__name__ == "diagnose" else known
     advice = [known[name] for name in names[:1] if name in known]
     advice = advice if may_be_none else [each.partition(", or None")[0] for each in advice]

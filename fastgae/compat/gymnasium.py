@@ -305,7 +305,8 @@ def _shaped(what: str, given: Any, shape: tuple[int, ...], any_shape: bool = Fal
     count = math.prod(shape)
     lengths = [length for length in values.shape if length != 1]
     if values.size != count or not (any_shape or lengths in ([length for length in shape if length != 1], [count])):
-        raise ValueError(f"{what} a number for each of {count} observations, got shape {values.shape}, not {shape}")
+        expected = (count,) if any_shape else shape
+        raise ValueError(f"{what} a number for each of {count} observations, got shape {values.shape}, not {expected}")
     return values.reshape(shape)
 
 

@@ -185,7 +185,7 @@ def _check_ends(found: Mapping[str, str], ends: str | None, present: Sequence[st
     elif "terminated" not in found and not {"done", "truncated"} <= found.keys():
         raise DataError(
             f"nothing says which episodes ended for good{' (done may be a time limit)' if 'done' in found else ''}: "
-            f'name a column of "terminated", or of "done" and "truncated"{advice}, or pass '
+            f'name a column of "terminated", False if none did, or of "done" and "truncated"{advice}, or pass '
             f"{argument('ends', 'terminated')} if all did"
         )
 

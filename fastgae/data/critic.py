@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastgae._call import WORKING_DTYPES, Array
+from fastgae._canonical import shown
 from fastgae._interop.libraries import as_array, is_tensor, on_the_cpu
 from fastgae.data.arrays import arrays_of, axes_of, each_array
 from fastgae.data.errors import DataError
@@ -47,7 +48,10 @@ class Critic:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise TypeError(f"values must be a column or a function of a batch of rows, got {self.function!r}")
+            raise TypeError(
+                "values must be a column, a file such as values.npy, or a function of a batch of rows, got "
+                f"{shown(self.function)}"
+            )
         if isinstance(self.columns, str):
             raise TypeError(f"columns of a critic must be a list of names, got {self.columns!r}")
         if self.rows < 1:

@@ -289,10 +289,10 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
     """
     for name in NOT_READ:
         if name in arrays:
-            way = ", and pass it as an argument" if name in ("gamma", "gae_lambda") else ""
-            raise ValueError(
-                f"there is an array {name}, which fastgae.gae reads, but recorded data have none: leave it out{way}"
-            )
+            # Without a mask, padding would count as steps.
+            passed = name in ("gamma", "gae_lambda", "normalize")
+            way = "leave it out, and pass it as an argument" if passed else "call fastgae.gae with these arrays"
+            raise ValueError(f"there is an array {name}, which fastgae.gae reads, but recorded data have none: {way}")
     has_final = "final_values" in arrays
     if not {"rewards", "values"} <= arrays.keys() or not (has_final or "last_values" in arrays):
         return arrays

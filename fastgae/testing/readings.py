@@ -5,7 +5,7 @@ import inspect
 import itertools
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,13 +82,13 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
                 f"{', '.join(WORDS)}, or fill it in: identify(functools.partial({shown}, {name}=...))"
             )
     possible = {name: roles for name, roles in possible.items() if roles}
-    found = [_fitted(dict(zip(possible, roles, strict=True))) for roles in itertools.product(*possible.values())]
+    found = [_fitted(dict(zip(possible, roles, strict=True)), given) for roles in itertools.product(*possible.values())]
     sensible = [roles for roles in found if roles and "rewards" in roles.values()]
     if not sensible:
         line = f"identify(lambda rewards, values, dones: {shown}(...))"
         raise TypeError(
-            "no argument of the function is rewards, or two are the same: say what they are with "
-            f'names={{...: "rewards"}}, or call it in a lambda that names them: {line}'
+            "no argument of the function is rewards, two are the same, or next_done has no done or starts beside it: "
+            f'say what they are with names={{...: "rewards"}}, or call it in a lambda that names them: {line}'
         )
     return sensible
 
@@ -106,8 +106,8 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
         raise TypeError(f"cannot tell the arguments of {name}: pass a lambda that calls it") from error
 
 
-def _fitted(roles: dict[str, str]) -> dict[str, str] | None:
-    """Return roles that fit together, or None: no role twice, and ``done`` alone is both ends of an episode."""
+def _fitted(roles: dict[str, str], said: Container[str]) -> dict[str, str] | None:
+    """Return roles that fit together, or None: no role twice, and ``done`` alone is both ends, unless it is said."""
     for following, (own, begins) in NEXT_FLAGS.items():
         if following in roles.values():
             roles = {name: begins if role == own else role for name, role in roles.items()}
@@ -115,7 +115,8 @@ def _fitted(roles: dict[str, str]) -> dict[str, str] | None:
                 return None
     given = [*roles.values()]
     of_both = {"done", "going_on", "starts", "not_starts", "discounts"} & {*given}
-    merely_named = any(role == "terminated" and "done" in ROLES.get(name, ()) for name, role in roles.items())
+    guessed = {name: role for name, role in roles.items() if name not in said}
+    merely_named = any(role == "terminated" and "done" in ROLES.get(name, ()) for name, role in guessed.items())
     if len(given) > len({*given}) or len(of_both) > 1:
         return None
     return None if merely_named and not of_both | ({"truncated", "not_truncated"} & {*given}) else roles

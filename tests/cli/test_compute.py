@@ -231,7 +231,7 @@ def test_critic(recorded, capsys, tmp_path, monkeypatch):
         assert np.array_equal(got["advantages"], expected.advantages)
     for given, message in (
         ("my_critic:no", "--critic my_critic:no cannot be loaded: module 'my_critic' has no attribute 'no'"),
-        ("my_critic:__name__", "cannot be loaded: values must be a column or a function of a batch of rows"),
+        ("my_critic:__name__", "cannot be loaded: values must be a column, a file such as values.npy, or a function"),
         ("no_such:f", "--critic no_such:f cannot be loaded: No module named 'no_such'"),
     ):
         assert compute(source, "--critic", given) == 2

@@ -462,7 +462,7 @@ def test_refusals():
         with pytest.raises(ValueError, match="num_steps must be 1 or more, got 0"):
             collect(envs, policy, 0)
         rollout = next(collect(envs, policy, 4))
-        with pytest.raises(ValueError, match=r"value_function must return a number for each of 12 .* \(12, 3\)"):
+        with pytest.raises(ValueError, match=r"value_function must .* of 12 .* \(12, 3\), not \(12,\)$"):
             rollout.arguments(lambda observations: observations)
         with pytest.raises(ValueError, match=r"values must have a number for each of 12 .*, got shape \(3,\)"):
             rollout.arguments(value_of, np.zeros(3))

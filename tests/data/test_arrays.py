@@ -74,7 +74,7 @@ def test_last_values(tmp_path, grid):
         ({"last_values": last.astype(float)}, r"shape \(7,\) and dtype float64; expected \(7,\) and float32"),
         ({"last_values": last, "next_values": grid["next_values"]}, "both last_values and next_values: keep one"),
         ({"last_values": last, "values": one_more}, r"both last_values and values of shape \(121, 7\): keep one"),
-        ({"mask": grid["terminated"]}, "there is an array mask, which fastgae.gae reads, but .* none: leave it out$"),
+        ({"mask": grid["terminated"]}, "there is an array mask, which .*: call fastgae.gae with these arrays$"),
         ({"autoreset": "next_step"}, "there is an array autoreset"),
         ({"gamma": 0.9}, "there is an array gamma, which .*: leave it out, and pass it as an argument"),
         ({"prev_done": np.array(["no"], object)}, "there is an array prev_done, which fastgae.gae reads"),

@@ -16,7 +16,7 @@ from .recorded import ROWS, limit, names, read, refused, write
 def test_columns(tmp_path, recorded):
     source = write(recorded.table("episode", "rewards", "values"), tmp_path / "a.parquet", 100)
     for arguments, message in (
-        ({}, "nothing says which episodes ended for good"),
+        ({}, 'nothing says which episodes ended for good: name a column of "terminated", False if none did, or of'),
         ({"columns": {"rewards": "reward"}}, "no column 'reward' for rewards; there are episode, rewards, values"),
         ({"columns": {"reward": "rewards"}}, "columns: unknown role reward; the roles are file, env, episode"),
         ({"ends": "truncated"}, 'ends must be "terminated" or None'),

@@ -125,6 +125,14 @@ def test_tokens(example, tmp_path, capsys):
         assert curve[-1] > curve[0] + 0.2, method
 
 
+@pytest.mark.parametrize("given", ["ppo_cartpole --updates 0", "tokens --updates 0", "ppo_cleanrl_style --num-envs 0"])
+def test_numbers_that_are_too_small(example, capsys, given):
+    name, option, number = given.split()
+    with pytest.raises(SystemExit):
+        example(name).main([option, number])
+    assert f"error: {option} must be at least 1" in capsys.readouterr().err
+
+
 def test_examples_to_copy_are_short():
     for name in ("ppo_cartpole", "ppo_jax", "tokens"):
         assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 150

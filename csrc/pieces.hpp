@@ -55,7 +55,7 @@ Index warm_up_steps(const CanonicalRollout<Real>& rollout) {
 }
 
 // Every env cut into `pieces` pieces of `steps` steps. All but the last piece of an env have a warm-up: the recursion
-// begins `warm_up` steps after the end of the piece.
+// begins `warm_up` steps after the end of the piece, and after the steps there that do not exist, which pass it on.
 struct Cut {
     Index pieces, steps, warm_up;
 };
@@ -68,20 +68,83 @@ Index lanes_cost(const Kernels<Real>& kernel, const CanonicalRollout<Real>& roll
     return rounded_up(batches, num_threads) / num_threads * kernel.width * (cut.steps + cut.warm_up);
 }
 
+// Return how many steps from step t on do not exist, in whole blocks.
+template <class Real>
+Index skipped_from(const CanonicalRollout<Real>& rollout, Index t, Index env) {
+    Index k = 0;
+    for (; rollout.mask && t + k < rollout.steps; k += kBlockSteps) {
+        std::uint64_t exist[kBlockSteps / 8];
+        std::memcpy(exist, rollout.mask.at(t + k, env), kBlockSteps);
+        if (exist[0] | exist[1]) break;
+    }
+    return k;
+}
+
+// Return how many steps a warm-up that begins after step t of an env leaves out. None exists, nor do the steps of the
+// block that it ends with, which passes the same numbers on to step t.
+template <class Real>
+Index left_out_from(const CanonicalRollout<Real>& rollout, Index t, Index env) {
+    return std::max(skipped_from(rollout, t, env) - kBlockSteps, Index(0));
+}
+
+// Return how many steps from step t on let a recursion forget its start, or more than `most`: it forgets at the end of
+// an episode, and otherwise after `forgotten` steps that exist. There is nothing to forget where no more follow.
+template <class Real>
+Index warm_up_from(const CanonicalRollout<Real>& rollout, Index t, Index env, Index forgotten, Index most) {
+    static constexpr std::uint8_t kOnes[kBlockSteps] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const Index left = rollout.steps - t;
+    Index last = 0;
+    for (Index k = 0; k < std::min(most, left); k += kBlockSteps) {
+        const std::uint8_t* const terminated = rollout.terminated.at(t + k, env);
+        const std::uint8_t* const truncated = rollout.truncated ? rollout.truncated.at(t + k, env) : terminated;
+        const std::uint8_t* const mask = rollout.mask ? rollout.mask.at(t + k, env) : kOnes;
+        std::uint8_t existing = 0, ends = 0;
+        for (Index i = 0; i < kBlockSteps; ++i) {
+            const std::uint8_t exists = mask[i] != 0;
+            existing += exists;
+            ends |= exists & ((terminated[i] | truncated[i]) != 0);
+        }
+        forgotten -= existing;
+        if (existing) last = k + kBlockSteps;
+        if (ends || forgotten <= 0) return last;
+    }
+    return left <= most ? last : most + 1;
+}
+
+// Return the warm-up that every piece of a cut needs, or more steps than a piece has.
+template <class Real>
+Index searched_warm_up(const CanonicalRollout<Real>& rollout, const Cut& cut, Index forgotten) {
+    Index longest = 0;
+    for (Index i = 0; i < rollout.envs * (cut.pieces - 1) && longest <= cut.steps; ++i) {
+        const Index env = i % rollout.envs, after = rollout.steps - (1 + i / rollout.envs) * cut.steps;
+        const Index t = after + left_out_from(rollout, after, env);
+        longest = std::max(longest, warm_up_from(rollout, t, env, forgotten, cut.steps));
+    }
+    return longest;
+}
+
 // Return the cut with which a thread has to compute the fewest steps one after the other.
 template <class Real>
 Cut best_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index num_threads) {
     const auto cost = [&](const Cut& cut) { return lanes_cost(kernel, rollout, cut, num_threads); };
-    Cut best = {1, rounded_up(rollout.steps, kBlockSteps), 0};
-    if (rollout.envs >= 2 * kernel.width * num_threads) return best;
-    const Index warm_up = rounded_up(warm_up_steps(rollout), kBlockSteps);
-    if (rollout.steps < 2 * warm_up) return best;
-    for (Index pieces = 2; pieces <= kernel.width * num_threads; ++pieces) {
-        const Index steps = rounded_up((rollout.steps + pieces - 1) / pieces, kBlockSteps);
-        const Cut cut = {(rollout.steps + steps - 1) / steps, steps, warm_up};
-        if (cut.steps >= warm_up && cost(cut) < cost(best)) best = cut;
+    const Cut whole = {1, rounded_up(rollout.steps, kBlockSteps), 0};
+    if (rollout.envs >= 2 * kernel.width * num_threads) return whole;
+    const Index forgotten = warm_up_steps(rollout), warm_up = rounded_up(forgotten, kBlockSteps);
+    if (rollout.steps < std::min(2 * warm_up, kSearchedSteps)) return whole;
+    for (Index most = kernel.width * num_threads; most > 1;) {
+        Cut best = whole;
+        for (Index pieces = 2; pieces <= most; ++pieces) {
+            const Index steps = rounded_up((rollout.steps + pieces - 1) / pieces, kBlockSteps);
+            // An episode may end sooner than the recursion forgets.
+            const Cut cut = {(rollout.steps + steps - 1) / steps, steps, warm_up <= steps ? warm_up : 0};
+            if (cost(cut) < cost(best)) best = cut;
+        }
+        if (best.pieces == 1 || (best.warm_up && !rollout.mask)) return best;
+        best.warm_up = searched_warm_up(rollout, best, forgotten);
+        if (best.warm_up <= best.steps && cost(best) < cost(whole)) return best;
+        most = best.pieces * 3 / 4;  // much longer pieces, because each search takes time
     }
-    return best;
+    return whole;
 }
 
 // A flat array is an env of an env-major rollout, or the whole of a time-major rollout whose rows are contiguous.

@@ -77,6 +77,9 @@ constexpr int kMomentRows = 8;
 constexpr Index kCopiedColumns = tuned(64, 3);
 // Numbers that are added up exactly before a look for NaN and infinity. They lie in L1 if they must be searched.
 constexpr Index kExactRun = tuned(4096, 8);
+// Steps of the shortest trajectory that is cut where the ends of its episodes allow it, and not its decays: a search
+// for the ends takes longer than a shorter one.
+constexpr Index kSearchedSteps = tuned(4096, 64);
 // Steps of work that make a thread worth its cost, about 16 us to spawn and join.
 constexpr Index kStepsPerThread = tuned(128 * 1024, 64);
 // Nodes of trees that make a thread worth its cost. A node takes as long as some 20 steps.

@@ -107,6 +107,37 @@ def test_only_what_is_never_forgotten_is_redone(dtype, envs):
         assert all(count > rewards.size // 2 for count in counts.values()), counts
 
 
+MASKS = {
+    "half": lambda rng: rng.random(STEPS) < 0.5,
+    "few": lambda rng: rng.random(STEPS) < 0.1,
+    "runs": lambda rng: np.repeat(rng.random(STEPS // 400) < 0.5, 400),
+    "padded": lambda rng: np.arange(STEPS) < rng.integers(1, STEPS),
+    "after a prompt": lambda rng: np.arange(STEPS) >= rng.integers(1, STEPS),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_pieces_forget_in_steps_that_exist(dtype, mask):
+    """Or at the end of an episode. Where no step exists, nothing is to be forgotten."""
+    rng = np.random.default_rng(1)
+    for envs, gamma_lambda, every in ((1, 0.9405, STEPS), (1, 1.0, 800), (5, 0.9405, STEPS)):
+        exists = np.array([mask(rng) for _ in range(envs)])
+        ends = np.broadcast_to(np.arange(1, STEPS + 1) % every == 0, exists.shape)
+        rewards = rng.standard_normal((envs, STEPS)).astype(dtype)
+        call = {
+            "rewards": rewards,
+            "values": rewards[:, ::-1],
+            "terminated": ends,
+            "mask": exists | (ends & (every < STEPS)),
+        }
+        call |= {"gamma": 1.0, "gae_lambda": gamma_lambda, "last_values": rewards[:, 0], "time_axis": 1}
+        call |= {"last_advantages": rewards[:, 1]}
+        expected = fastgae.gae(**call, backend="numpy")
+        for target in TARGETS:
+            assert_same_bits(fastgae._core.gae(Call(**call), 1, target), expected, target)
+            assert fastgae._core.redone() == 0
+
+
 KINDS = [{}, {"mask": True}, {"returns_lambda": 0.5}, {"gae_lambda": 0.5, "returns_lambda": 0.9405}]
 
 

@@ -5,7 +5,6 @@ compiled module (by an enum in the order of ``Call``), and the tests. A test com
 record.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -180,12 +179,8 @@ def _cells(array: Any) -> str:
     return "".join(f"<td>{each}</td>" for each in (tuple(array.shape), array.dtype, *numbers))
 
 
-def working_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
-    """Return float32 if NumPy promotes these dtypes to it, and float64 otherwise."""
-    return _promoted(*dtypes)
-
-
 @lru_cache  # NumPy takes a microsecond to promote
-def _promoted(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+def working_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    """Return float32 if NumPy promotes these dtypes to it, and float64 otherwise."""
     single, double = WORKING_DTYPES
     return single if dtypes and np.result_type(*dtypes) == single else double

@@ -307,6 +307,12 @@ def test_a_mask_hides_reset_rows():
     assert detectors({**call, "mask": fastgae.valid_steps(call["terminated"])}) == []
 
 
+def test_where_rewards_are_often_0_they_tell_no_reset_rows():
+    rewards, done = np.tile([1.0, 0.0], 20), np.isin(np.arange(40), [4, 20])
+    call = {"rewards": rewards, "values": np.linspace(0.0, 1.0, 40), "terminated": done, "last_values": 1.0}
+    assert detectors(call) == []
+
+
 def test_row_0_may_be_a_reset_row():
     recorded, value = record("CartPole-v1", "next_step", 8, 256, 0), fitted_value("CartPole-v1")
     call = recorded.arguments(value)

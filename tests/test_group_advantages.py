@@ -23,6 +23,9 @@ KINDS_OF_REWARDS = {
     "one value": lambda rng, size: np.full(size, 0.1),
     "far from 0": lambda rng, size: 1e9 + rng.integers(0, 3, size) / 10,
     "all exponents": lambda rng, size: rng.normal(size=size) * 2.0 ** rng.integers(-100, 100, size),
+    "cancelling": lambda rng, size: (
+        rng.choice([-1, 1], size) * np.where(rng.random(size) < 0.5, 1, 2**-50 * rng.random(size))
+    ),
 }
 
 
@@ -171,8 +174,9 @@ def test_a_trajectory_counts_once():
     expected = np.zeros(12)
     expected[few] = group_advantages(whole[few], prompt[few])
     assert_same_bits(got, np.where(kept, expected[sample], 0))
-    with pytest.raises(ValueError, match=r"rewards has 1.0 and 2.0 for samples of one trajectory: pass the reward of"):
-        group_advantages([1.0, 2.0], [0, 0], trajectories=["a", "a"])
+    for other in (2.0, np.nan):
+        with pytest.raises(ValueError, match=f"rewards has 1.0 and {other} for samples of one trajectory"):
+            group_advantages([1.0, other], [0, 0], trajectories=["a", "a"])
     assert np.isnan(group_advantages([np.nan, np.nan, 1.0], [0, 0, 0], trajectories=[1, 1, 2])).all()
 
 

@@ -209,6 +209,14 @@ def test_the_smallest_rollout():
     assert found.smallest["fastgae"].startswith("advantages [0, 0.99], by fastgae.gae(rewards, values, ")
 
 
+def test_a_mistake_is_shown_beside_the_same_estimator_without_it():
+    def loop(rewards, values, dones, last_values, gamma):
+        return fastgae.upgo(rewards, values, dones, last_values=0 * last_values, gamma=gamma).advantages
+
+    right = "fastgae.upgo(rewards, values, terminated, last_values=last_values, gamma=gamma)"
+    assert identify(loop).smallest["fastgae"] == f"advantages [0.99], by {right}"
+
+
 def test_a_function_that_gets_no_final_values():
     """rsl_rl and rl_games do the same before they compute advantages: they add gamma V(s_t) to the reward."""
 

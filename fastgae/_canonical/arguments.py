@@ -3,6 +3,7 @@
 import enum
 import math
 import operator
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
@@ -25,7 +26,7 @@ def of_one_dtype(**given: object) -> list[Array]:
         numbers.append(number := as_numbers(name, argument))
         if argument is number or not is_weak(argument):
             strong.append(number.dtype)
-    dtype = working_dtype(strong)
+    dtype = working_dtype(*strong)
     return [number if number.dtype == dtype else _cast(number, dtype) for number in numbers]
 
 
@@ -80,7 +81,8 @@ def as_integers(name: str, given: object) -> Array:
     """Return an array of integers as int64; a uint64 too large for it becomes negative, which no caller accepts."""
     array = as_array(name, given)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {array.dtype}; expected integers")
+        # The name of its type, because torch's bfloat16 is a dtype "|V2" here.
+        raise TypeError(f"{name} has dtype {array.dtype.type.__name__}; expected integers")
     return array.astype(np.int64, copy=False)
 
 
@@ -122,7 +124,7 @@ def numbered(name: str, labels: Array) -> Array:
         except Exception as error:  # an object's own __hash__ may raise anything
             raise TypeError(f"{name} has a label that cannot be hashed: pass integers or strings") from error
     if labels.dtype.kind not in "biu":
-        raise TypeError(f"{name} has dtype {labels.dtype}; expected integers, strings or other labels")
+        raise TypeError(f"{name} has dtype {labels.dtype.type.__name__}; expected integers, strings or other labels")
     lowest, highest = int(labels.min()), int(labels.max())
     if highest - lowest <= 4 * labels.size and highest < 2**63:  # so few empty groups cost less than to sort the labels
         return labels.astype(np.int64) - lowest
@@ -179,18 +181,22 @@ def as_switch(name: str, given: object) -> bool:
     raise TypeError(f"{name} must be True or False, got {shown(given)}")
 
 
+def as_word(name: str, given: object, words: tuple[str, ...], elsewhere: Mapping[str, str], more: str = "") -> str:
+    """Return one of these words. ``elsewhere`` is what stands for them in other libraries."""
+    if isinstance(given, str) and given in words:
+        return given
+    meant = choose_one(given, words, elsewhere)
+    raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}{more}, got {shown(given)}{meant}")
+
+
 def autoreset_mode(given: object) -> str | None:
     """Return the name of a mode, in lower case as Gymnasium's AutoresetMode has it."""
     if given is None:
         return None
     name = given.name if isinstance(given, enum.Enum) else given
     mode = name.lower() if isinstance(name, str) else None
-    if mode not in AUTORESET:
-        raise ValueError(
-            f"autoreset must be one of {', '.join(map(repr, AUTORESET))}, the member of Gymnasium's AutoresetMode, or "
-            f"None, got {shown(given)}{choose_one(given, AUTORESET, AUTORESET_ELSEWHERE)}"
-        )
-    return mode
+    more = ", the member of Gymnasium's AutoresetMode, or None"
+    return mode if mode in AUTORESET else as_word("autoreset", given, AUTORESET, AUTORESET_ELSEWHERE, more)
 
 
 def one_for_each(name: str, array: Array, shape: tuple[int, ...], what: str, on_device: bool = False) -> Array:

@@ -12,9 +12,9 @@ from fastgae._canonical.arguments import (
     as_count,
     as_share,
     as_switch,
+    as_word,
     autoreset_mode,
     of_one_dtype,
-    shown,
 )
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import checked_one_env
@@ -22,7 +22,7 @@ from fastgae._canonical.tree import as_one_tree
 from fastgae._equation.arrays import Library, cut_at_the_end, without_reset_rows
 from fastgae._interop.arrays import OnDevice
 from fastgae._interop.libraries import as_array, kind_of
-from fastgae._support.misnamed import NORMALIZE_ELSEWHERE, choose_one
+from fastgae._support.misnamed import NORMALIZE_ELSEWHERE
 from fastgae._support.warn import warn_caller
 from fastgae._typing import Normalize
 
@@ -289,11 +289,7 @@ def _end_with(done: Array, exists: Array | None, axis: int) -> bool:
 def _check_normalize(normalize: object, out: tuple[Any, Any]) -> None:
     if normalize is None:
         return
-    if not isinstance(normalize, str) or normalize not in NORMALIZE:
-        raise ValueError(
-            f"normalize must be {' or '.join(map(repr, NORMALIZE))}, or None, got {shown(normalize)}"
-            f"{choose_one(normalize, NORMALIZE, NORMALIZE_ELSEWHERE)}"
-        )
+    as_word("normalize", normalize, NORMALIZE, NORMALIZE_ELSEWHERE, ", or None")
     if out[0] is None:
         raise ValueError("normalize changes only the advantages, and out has no array for them")
 

@@ -59,11 +59,6 @@ class Layout(NamedTuple):
     def steps(self) -> int:
         return self.lengths[0]
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the shape of rewards."""
-        return tuple(self.lengths[place] for place in self.places)
-
     def matrix(self, array: Array) -> Array:
         """Return an array as (T, N) in this layout: a view where the strides allow it, or else a copy."""
         matrix = self.merged(array)

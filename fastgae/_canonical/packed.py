@@ -45,14 +45,11 @@ def as_one_env(given: tuple[Any, ...]) -> tuple[Any, ...]:
         and boundaries is not MISSING
     ):
         if type(last) is float and abs(last) <= LARGEST_SINGLE:
-            last = np.asarray(last, _working_dtype(rewards.dtype, values.dtype))
+            wide = (WORKING_DTYPES[0] if is_narrow(each.dtype) else each.dtype for each in (rewards, values))
+            last = np.asarray(last, working_dtype(*wide))
         if last is None or (type(last) is np.ndarray and last.dtype.kind in "fiu"):
             return _one_env(given, last)
     return given
-
-
-def _working_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
-    return working_dtype(WORKING_DTYPES[0] if is_narrow(dtype) else dtype for dtype in dtypes)
 
 
 def _one_env(given: tuple[Any, ...], last: Array | None) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fastgae._call import Array, Call
-from fastgae._canonical.arguments import as_integers, end_to_end, of_one_dtype, one_for_each, refuse_per_env, shown
+from fastgae._canonical.arguments import as_integers, as_word, end_to_end, of_one_dtype, one_for_each, refuse_per_env
 from fastgae._canonical.frame import Frame
 from fastgae._interop.arrays import OnDevice
 from fastgae._interop.libraries import as_floats
@@ -86,14 +86,8 @@ def _after_leaves(last: Array, leaves: Array) -> Array:
 
 def _read_weights(weights: Any, nodes: int) -> Array | str:
     """Return a word, or numbers in float64."""
-    words = get_args(TreeWeights)
     if isinstance(weights, str):
-        if weights not in words:
-            raise ValueError(
-                f"weights must be {' or '.join(map(repr, words))}, or an array with one number per node, got "
-                f"{shown(weights)}"
-            )
-        return weights
+        return as_word("weights", weights, get_args(TreeWeights), {}, ", or an array with one number per node")
     numbers = as_floats("weights", weights).astype(np.float64)
     if numbers.shape != (nodes,):
         raise ValueError(f"weights has shape {numbers.shape}; expected rewards' shape, {(nodes,)}")

@@ -84,7 +84,7 @@ def gamma_or_scale(steps: Steps) -> Iterator[Finding]:
     """Find a gamma, or a scale of the rewards, under which the values would fit far better."""
     # The tokens of a sequence are one piece of evidence, because nearly all of its reward is the score at its end.
     evidence = steps.shape[1] if steps.sequences else number_of(steps.exists)
-    if np.ndim(steps.given.gamma) or evidence < FEWEST or not _finite(steps):
+    if np.ndim(steps.given.gamma) or evidence < FEWEST:
         return
     gamma = float(steps.given.gamma)
     real, errors = steps.rewards[steps.exists], steps.td_errors[steps.exists]
@@ -148,7 +148,7 @@ def _other_gamma(steps: Steps, gamma: float) -> Finding | None:
 def terminated_by_limit(steps: Steps) -> Iterator[Finding]:
     """Find terminated steps at which V expects more rewards, as it does where a limit cuts an episode off."""
     following = steps.next_row if steps.next_step else steps.next_values
-    if following is None or steps.truncated.any() or not _finite(steps):
+    if following is None or steps.truncated.any():
         return
     ends = steps.terminated & steps.exists & np.isfinite(following)
     ended, going_on = np.abs(steps.td_errors), np.abs(steps.rewards + steps.discounts * following - steps.values)
@@ -182,7 +182,8 @@ def _fits_as_truncated(steps: Steps) -> bool:
 def envs_shuffled(steps: Steps) -> Iterator[Finding]:
     """Find values whose envs are in another order than the envs of the rewards and flags."""
     num_steps, num_envs = steps.shape
-    if not 4 <= num_envs <= 1024 or num_steps < 32 or steps.mask is not None or not _finite(steps):
+    finite = np.isfinite(steps.rewards).all() and np.isfinite(steps.td_errors[steps.exists]).all()
+    if not 4 <= num_envs <= 1024 or num_steps < 32 or steps.mask is not None or not finite:
         return
     half = (num_steps - 1) // 2
     whole, *halves = (_nearest(steps, rows) for rows in (slice(0, -1), slice(0, half), slice(half, -1)))
@@ -225,7 +226,3 @@ def rewards_shifted(steps: Steps) -> Iterator[Finding]:
             "each action is credited with the reward of another one",
             "store the reward that env.step returned in the row of the observation and the action that went into it",
         )
-
-
-def _finite(steps: Steps) -> bool:
-    return bool(np.isfinite(steps.rewards).all() and np.isfinite(steps.td_errors[steps.exists]).all())

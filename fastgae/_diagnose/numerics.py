@@ -50,7 +50,7 @@ def non_finite(steps: Steps) -> Iterator[Finding]:
     """Find NaN and infinity, and count the steps whose results they reach."""
     for name, array in _numbers(steps.given).items():
         bad, truncated = ~np.isfinite(array), steps.given.truncated
-        if name == "final_values" and truncated is not None and array.shape == truncated.shape:
+        if name == "final_values" and array.shape == truncated.shape:
             bad &= truncated  # no other number is ever read
         if not bad.any():
             continue

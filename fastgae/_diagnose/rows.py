@@ -111,7 +111,7 @@ def prev_done(steps: Steps) -> Iterator[Finding]:
     first = (steps.rewards[0] == 0) & ~steps.done[0] & steps.exists[0]
     elsewhere = steps.rewards[1:][steps.exists[1:] & ~steps.done[1:]] == 0
     count = number_of(first)
-    if count and elsewhere.size >= 32 and by_chance(elsewhere, count) < 1e-3:
+    if elsewhere.size >= 32 and by_chance(elsewhere, count) < 1e-3:
         yield Finding(
             f"looks like {count:,} reset row{'s' * (count > 1)} at t=0: the reward is 0 there, and at "
             f"{number_of(elsewhere):,} of {elsewhere.size:,} other steps without a flag; prev_done is not given",

@@ -106,7 +106,7 @@ class Steps:
     def at_truncated(self, given: Array, elsewhere: Any) -> Array:
         """Return what belongs to ``final_values`` as a matrix; 1-D, it has one entry per True of ``truncated``."""
         truncated = self.given.truncated
-        if truncated is not None and given.shape != truncated.shape:
+        if given.shape != truncated.shape:
             sparse, given = given, np.full(truncated.shape, elsewhere)
             given[truncated] = sparse
         return self.matrix(given, type(elsewhere))
@@ -171,7 +171,7 @@ class Steps:
         return Places(
             len(found),
             tuple((int(t), *map(int, env)) for (t, _), env in zip(found[:SHOWN], envs, strict=True)),
-            tuple(np.flatnonzero(where[:, found[0][1]]).tolist()) if len(found) else (),
+            tuple(np.flatnonzero(where[:, found[0][1]]).tolist()),
             tuple(map(tuple, found[:MOST_MARKS].tolist())),
         )
 

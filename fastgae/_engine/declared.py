@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from numpy import ndarray
 
-from fastgae._call import MISSING, NUMBERS, ROLES, Call, Declaration, Role
+from fastgae._call import MISSING, NUMBERS, Call, Declaration
 from fastgae._interop.calls import with_tensors
 from fastgae._interop.libraries import is_tensor, takes_tensors
 from fastgae._support.misnamed import missing, no_argument, shows_its_source, too_many
@@ -57,9 +57,7 @@ def declared(
         needed=needed,
         numbers=tuple(field for field in Call._fields if words.get(field, field) in NUMBERS),
         required=tuple(
-            Call._fields[place]
-            for name, place in needed.items()
-            if "None" not in parameters[name].annotation and ROLES[name] is not Role.SETTING
+            Call._fields[place] for name, place in needed.items() if "None" not in parameters[name].annotation
         ),
         words=words,
         result=result,

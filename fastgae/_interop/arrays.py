@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from fastgae._call import NUMBERS, Array, GAEResult
+from fastgae._call import Array, GAEResult
 
 NARROW_FLOATS = ("bfloat16", "float16")
 
@@ -106,16 +106,11 @@ def widened(array: Array) -> Array:
     return np.left_shift(bits, 16, out=bits).view(np.float32)
 
 
-def of_call(name: str, array: Array) -> Array:
-    """Return an argument of a call. Backends read 16-bit numbers as they are; any other 16-bit array is widened."""
-    return array if name in NUMBERS else widened(array)
-
-
 def taken(arguments: dict[str, Any], array_type: type, to_numpy: Callable[[str, Any], Array]) -> dict[str, Any]:
     """Return the arguments of a call in which the arrays of one type are NumPy arrays."""
     return {
         # Most arguments are None, and isinstance takes long to find out.
-        name: given if given is None or not isinstance(given, array_type) else of_call(name, to_numpy(name, given))
+        name: given if given is None or not isinstance(given, array_type) else to_numpy(name, given)
         for name, given in arguments.items()
     }
 

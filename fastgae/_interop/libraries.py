@@ -227,7 +227,7 @@ def dtype_of_results(function: Callable[..., Any], arguments: dict[str, Any]) ->
     if not numbers:
         return np.dtype(bool)  # A function of flags alone returns flags.
     dtypes = {name: number_dtype(name, as_array(name, given)) for name, given in numbers.items()}
-    return working_dtype(dtype for name, dtype in dtypes.items() if not is_weak(numbers[name]))
+    return working_dtype(*(dtype for name, dtype in dtypes.items() if not is_weak(numbers[name])))
 
 
 @functools.cache  # inspect takes longer than a small call

@@ -44,6 +44,6 @@ def get_advantages_and_returns(
     exists = True if action_mask is None else action_mask != 0
     value, reward = values * exists, rewards * exists
     advantages, returns = gae(
-        reward, value, terminated=None, last_values=0.0, gamma=float(gamma), gae_lambda=float(lambd), time_axis=1
+        reward, value, terminated=None, last_values=0.0, gamma=gamma, gae_lambda=lambd, time_axis=1
     )
     return advantages, returns

@@ -66,9 +66,7 @@ def compute_advantages(
     value, reward = values * exists, rewards * exists  # as TRL does, so that negative numbers outside become -0
     if whiten_rewards:
         reward = whitened(reward, exists, shift_mean=False)
-    advantages, returns = gae(
-        reward, value, terminated=None, last_values=0.0, gamma=float(gamma), gae_lambda=float(lam), time_axis=1
-    )
+    advantages, returns = gae(reward, value, terminated=None, last_values=0.0, gamma=gamma, gae_lambda=lam, time_axis=1)
     return value, whitened(advantages, exists), returns
 
 

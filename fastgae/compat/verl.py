@@ -167,7 +167,7 @@ def _by_group(rewards: Any, index: Any, alone: float = 1.0, **how: Any) -> Any:
 
 
 def _at_tokens(advantages: Any, mask: Any) -> tuple[Any, Any]:
-    tokens: Any = np.where(mask, advantages[:, np.newaxis], advantages.dtype.type(0))
+    tokens: Any = np.where(mask, advantages[:, np.newaxis], 0)
     return tokens, tokens
 
 
@@ -204,8 +204,8 @@ def _not_whitened(
         terminated=None,
         last_values=0.0,
         mask=response_mask != 0,
-        gamma=float(gamma),
-        gae_lambda=float(lam),
+        gamma=gamma,
+        gae_lambda=lam,
         carry_over=True,
         time_axis=1,
     )

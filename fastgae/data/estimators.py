@@ -66,7 +66,7 @@ class Rows(NamedTuple):
 
 def dtype_of(*numbers: Array | None) -> np.dtype[Any]:
     """Return the dtype of results of these columns."""
-    return working_dtype(array.dtype for array in numbers if array is not None)
+    return working_dtype(*(array.dtype for array in numbers if array is not None))
 
 
 class Estimator(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Never, Unpack
 
-from fastgae._call import MISSING, GAEResult
+from fastgae._call import GAEResult
 from fastgae._engine.declared import estimator
 from fastgae._engine.run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Normalize, Numbers, Output, TreeWeights
@@ -87,7 +87,6 @@ def gae_tree(
     >>> fastgae.gae_tree(rewards, 0.0, [-1, 0, 1, 1, 0], None, gamma=1.0, gae_lambda=1.0).returns
     array([3.5, 2. , 1. , 3. , 5. ], dtype=float32)
     """
-    parents = MISSING if parents is None else parents
     call = (
         rewards, values, terminated, None, last_values, None, None, None, None, mask, gamma, gae_lambda, 0, out,
         normalize, None, returns_lambda, False, False, None, None, "tree", None, parents, weights,

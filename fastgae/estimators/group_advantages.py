@@ -7,12 +7,12 @@ from typing import Any, get_args
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._canonical import as_labels, frame_of, numbered, of_one_dtype, one_for_each, shown
+from fastgae._canonical import as_labels, as_word, frame_of, numbered, of_one_dtype, one_for_each
 from fastgae._engine.declared import public
 from fastgae._equation.relative import Groups, on_device, relative
 from fastgae._interop.arrays import OnDevice
 from fastgae._interop.libraries import as_floats, takes_tensors
-from fastgae._support.misnamed import RELATIVE_ELSEWHERE, choose_one
+from fastgae._support.misnamed import RELATIVE_ELSEWHERE
 from fastgae._typing import ArrayLike, ArrayT, Baseline, Numbers, Scale
 from fastgae.estimators.normalize import as_ddof, as_eps
 
@@ -137,11 +137,8 @@ def _as_baseline(given: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _one_of(name: str, given: object, words: tuple[str, ...]) -> str:
-    word = "none" if given is None else given
-    if not isinstance(word, str) or word not in words:
-        meant = choose_one(given, words, {word: RELATIVE_ELSEWHERE[word] for word in map(repr, words)})
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, got {shown(given)}{meant}")
-    return word
+    elsewhere = {word: RELATIVE_ELSEWHERE[word] for word in map(repr, words)}
+    return as_word(name, "none" if given is None else given, words, elsewhere)
 
 
 def _firsts(rewards: Array, group: Array, trajectory: Array) -> Array:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import EPS, MOST_STEPS, NEW, Array
-from fastgae._canonical import NORMALIZE, Frame, as_number, frame_of, in_place, integer_of, of_one_dtype, shown
+from fastgae._canonical import NORMALIZE, Frame, as_number, as_word, frame_of, in_place, integer_of, of_one_dtype, shown
 from fastgae._engine import dispatch
 from fastgae._engine.declared import public
 from fastgae._engine.moments import center_and_scale, scale_of
 from fastgae._interop.arrays import OnDevice
 from fastgae._interop.libraries import as_floats, takes_tensors
 from fastgae._support import memory, threads
-from fastgae._support.misnamed import NORMALIZE_ELSEWHERE, choose_one
+from fastgae._support.misnamed import NORMALIZE_ELSEWHERE
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Normalize, Numbers
 
 
@@ -88,9 +88,7 @@ def normalize(
     >>> fastgae.normalize(np.array([1.0, 2.0, 3.0, 4.0]), mean=2.0, std=0.5, eps=0.0)
     array([-2.,  0.,  2.,  4.])
     """
-    if not isinstance(by, str) or by not in NORMALIZE:
-        meant = choose_one(by, NORMALIZE, NORMALIZE_ELSEWHERE)
-        raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}{meant}")
+    as_word("by", by, NORMALIZE, NORMALIZE_ELSEWHERE)
     (numbers,) = of_one_dtype(advantages=advantages)
     frame = frame_of("advantages", numbers, time_axis)
     exists = frame.flags_or_none("mask", mask)

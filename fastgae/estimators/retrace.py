@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Never, Unpack
 
-from fastgae._call import MISSING, NEW
+from fastgae._call import NEW
 from fastgae._engine.declared import estimator
 from fastgae._engine.run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Numbers
@@ -77,8 +77,7 @@ def retrace(
     array([1.375, 1.5  , 1.   ], dtype=float32)
     """
     call = (
-        rewards, values, terminated, truncated, None, MISSING if next_values is None else next_values, None, None, None,
-        mask, gamma, lambda_, time_axis, (None, NEW if out is None else out), None, None, None, False, False, None,
-        None, "retrace", ratios,
+        rewards, values, terminated, truncated, None, next_values, None, None, None, mask, gamma, lambda_, time_axis,
+        (None, NEW if out is None else out), None, None, None, False, False, None, None, "retrace", ratios,
     )  # fmt: skip
     return run(retrace, call, backend, num_threads, stop_gradients, unnamed, misnamed).returns

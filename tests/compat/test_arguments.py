@@ -85,6 +85,7 @@ EXCHANGEABLE = [
         """gamma gae_lambda lam lambd lambda_ lmbda tau γ λ discount discount_factor lambda_coefficient discount_t c_t
         alpha_ alpha eps clip_rho_threshold clip_pg_rho_threshold""",
         "vtrace_rho_clip vtrace_c_clip",
+        "rho_thresh c_thresh",
     )
 ]
 BAD = {"a number": 0.5, "None": None, "text": "text", "an array": np.full((2, 3, 4, 5), 0.5)}

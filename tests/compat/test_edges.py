@@ -126,6 +126,7 @@ def one_token(tokens):
             ValueError,
             r"rewards has shape \(3, 2\); expected \(4, 7\)",
         ),
+        ("rlax n_step_bootstrapped_returns", {"n": 0}, ValueError, "n must be a positive integer, got 0"),
         ("rlax retrace", {"a_tm1": np.full(STEPS, 3)}, IndexError, "out of bounds"),
         ("torchrl td_lambda", {"rolling_gamma": False}, ValueError, "rolling_gamma"),
         ("verl", one_token(0), ValueError, "at least two steps in the mask, got 0"),

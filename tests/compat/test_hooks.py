@@ -307,6 +307,7 @@ def test_final_observations_of_skrl(library, installed):
             agent.record_transition(**{**given, "infos": {}})
     agent.record_transition(**given)
     assert stored[-1]["truncated"] is flags["truncated"]
+    assert given["next_observations"].tolist() == [[1.0], [2.0], [3.0]]  # the envs may use their memory
     others = lambda self, **given: stored.append("others")  # noqa: E731
     others.__signature__ = record.__signature__
     type(agent).record_transition = others

@@ -35,7 +35,7 @@ def later(array, last):
 
 def whitened(array, mask, shift_mean=True):
     exists = array[mask != 0].astype(np.float64)
-    result = (array - exists.mean()) / np.sqrt(exists.var(ddof=1) + 1e-8)
+    result = (array.astype(np.float64) - exists.mean()) / np.sqrt(exists.var(ddof=1) + 1e-8)
     return (result if shift_mean else result + exists.mean()).astype(array.dtype)
 
 
@@ -146,7 +146,7 @@ def rsl_rl(rewards, values, dones, last_values, gamma, lam):
 def sample_factory(rewards, dones, values, valids, γ, λ):
     r, v, valid, going_on = rewards.T, values.T, valids.T.astype(rewards.dtype), ~dones.T
     terms = (r - v[:-1]) * valid[:-1] + going_on * (γ * v[1:] * valid[1:])
-    return scan(terms, (γ * λ * valid[:-1] + 1 - valid[:-1]) * going_on).T
+    return scan(terms, (γ * λ * valid[:-1] + (1 - valid[:-1])) * going_on).T
 
 
 def skrl_gae(

@@ -337,7 +337,8 @@ VALUES = {
     "constant or None": {**AMOUNTS, **each(None, {"None": None, "1e300": 1e300, "infinity": np.inf})},
     "amount": {**AMOUNTS, **each(WRONG, {"None": None, "infinity": np.inf}), **each(None, {"1e300": 1e300})},
     "count": {
-        **each(WRONG, {**NO_INTEGERS, "None": None, "0": 0, "-1": -1}),
+        **NONE,
+        **each(WRONG, {**NO_INTEGERS, "0": 0, "-1": -1}),
         **each(None, {"more than there are steps": HUGE, "an integer of NumPy": np.int64(2)}),
         **each(None, {"an array without axes": np.array(2)}),
     },

@@ -53,7 +53,7 @@ def made(parameter, shape):
     if kind is Discounts:
         return np.linspace(0.9, 0.5, *shape)
     if kind in (Coefficient, Coefficients):
-        return 0.9 if name in ("gamma", "γ") else 0.8
+        return 0.9 if name in ("gamma", "γ") else 0.6  # in float32, it matters which of them is rounded, and when
     if kind is Integers:
         return RNG.integers(0, ACTIONS, shape)
     if shape:
@@ -137,7 +137,7 @@ def puff_elsewhere(advantages, **given):
 
 # These take tensors alone, or fill one.
 TORCH_CALLS = {
-    "torchrl vtrace": call(compat.torchrl.vtrace_advantage_estimate, axes=LAST_BUT_ONE),
+    "torchrl vtrace": call(compat.torchrl.vtrace_advantage_estimate, axes=LAST_BUT_ONE, rho_thresh=0.7),
     "pufferlib": (puff_elsewhere, PUFFERLIB, RATIOS),
 }
 # These take NumPy's arrays alone, or fill one.

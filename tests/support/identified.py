@@ -96,11 +96,9 @@ PEERS = {
     ),
     "rlax lambda_returns": Peer(
         compat.rlax.lambda_returns,
-        "fastgae.gae(rewards, values, terminated, next_values=next_values, gamma=0.99, gae_lambda=gae_lambda)",
+        "fastgae.gae(rewards, np.concatenate([next_values[:1], next_values[:-1]]), terminated, "
+        "next_values=next_values, gamma=0.99, gae_lambda=gae_lambda)",
         ["returns"],
-        adapted=lambda function: (
-            lambda r_t, discount_t, values, next_values, lambda_: function(r_t, discount_t, next_values, lambda_)
-        ),
     ),
     "rllib": Peer(
         compat.rllib.compute_value_targets,

@@ -361,7 +361,7 @@ WRONG_VALUES = [
     (tree(weights=[1, 1, 0, 0, 1]), "weights are 0 at all children of node 1"),
     (tree(weights=[1, 1e308, 1, 1, 1e308]), "weights are too large to add up at the children of node 0"),
     (tree(weights=[1, 1, -1, 0, 1]), "weights must be finite and not negative, got -1.0 at node 2"),
-    (tree(weights="visits"), "weights must be 'children' or 'leaves', or an array with one number per node"),
+    (tree(weights="visits"), "weights must be one of 'children', 'leaves', or an array with one number per node"),
     (tree(last_values=[1.0, 2.0]), "last_values has shape (2,)"),
     (tree(normalize="per_env"), 'normalize must be "global" or None: the nodes of trees are not envs'),
 ]

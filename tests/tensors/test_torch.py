@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae._call import NUMBERS
+from fastgae._call import NUMBERS, Role, names_of
 from fastgae._interop.libraries import FUNCTIONS
 from support.cases import assert_same_bits, make_case
 from support.drawn import drawn
@@ -20,6 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from fastgae._interop.torch import from_numpy, to_numpy  # noqa: E402
 
 CASE = make_case((17, 6), np.float32, bootstrap="last_values")
+FLAGS = names_of(Role.STEP_FLAGS, Role.ENV_FLAGS)
 ROLLOUT = CASE.arguments()
 
 
@@ -369,12 +370,12 @@ def test_settings_have_the_types_of_their_annotations():
 @pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_16_bits_in_every_function(name, narrow):
-    """They are computed in float32; coefficients keep their dtype."""
+    """They are computed in float32, and may be flags; coefficients keep their dtype."""
     for function, arguments in drawn(name):
         numbers = {
             place: tensor(given).to(narrow)
             for place, given in arguments.items()
-            if place in NUMBERS and isinstance(given, np.ndarray)
+            if place in (*NUMBERS, *FLAGS) and isinstance(given, np.ndarray)
         }
         wide = {place: given.float().numpy() for place, given in numbers.items()}
         assert_answers(function(**{**tensors(arguments), **numbers}), function(**{**arguments, **wide}))

@@ -14,6 +14,7 @@ from fastgae._call import Array
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data import DataError
+from fastgae.data.arrays import whole
 from fastgae.data.columns import Columns, check_new, chosen_columns
 from fastgae.data.errors import brought_by, is_remote, naming
 from fastgae.data.estimators import How, check_advantages, checked_how
@@ -21,7 +22,7 @@ from fastgae.data.files import Source, path_of
 from fastgae.data.formats import NAMING, Found, format_named, found_in
 from fastgae.data.labels import LABEL, are_above, check_items, thresholds_of
 from fastgae.data.on_table import with_results
-from fastgae.data.rows import Rows, plain_type
+from fastgae.data.rows import Rows, cast, plain_type
 from fastgae.data.stored import closing_files
 
 with brought_by("ray", "fastgae.ray"):
@@ -146,8 +147,8 @@ def compute(
 def _schema_of(dataset: Dataset) -> pa.Schema:
     if (schema := dataset.schema()) is None:
         raise DataError("there are no rows in the dataset")
-    # A type of pandas may be any object.
-    kinds = [plain_type(kind) if isinstance(kind, pa.DataType) else pa.null() for kind in schema.types]
+    # A type of pandas that Arrow has not, an object or a category, is mostly text. The blocks have types of Arrow.
+    kinds = [plain_type(kind) if isinstance(kind, pa.DataType) else pa.string() for kind in schema.types]
     return pa.schema(list(zip(schema.names, kinds, strict=True)))
 
 
@@ -211,7 +212,8 @@ def _moments(name: str, block: pa.Table) -> pa.Table:
 
 
 def _numbers(block: pa.Table, name: str, per: str | None) -> tuple[Array, pa.Array | None]:
-    return block[name].to_numpy(), None if per is None else block[per].combine_chunks()
+    items = None if per is None else cast(whole(block[per]), plain_type(block.schema.field(per).type))
+    return block[name].to_numpy(), items
 
 
 def _completed(

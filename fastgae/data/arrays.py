@@ -29,7 +29,7 @@ def column_of(array: Arrays) -> pa.Array:
     """Return a column whose rows are the numbers of an array, or its sub-arrays; for a dict, a column with fields."""
     if isinstance(array, Mapping):
         return pa.StructArray.from_arrays([column_of(part) for part in array.values()], names=list(array))
-    if array.dtype.kind not in NUMBERS:
+    if array.dtype.kind not in NUMBERS or array.dtype.itemsize > 8:  # Arrow has no long double
         raise TypeError(f"an array of dtype {array.dtype} holds no numbers")
     native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     if native.ndim == 1:

@@ -14,6 +14,7 @@ from fastgae.data.arrays import arrays_of, whole
 from fastgae.data.errors import DataError, argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, How
 from fastgae.data.formats import NAMING, ROLES, Format
+from fastgae.data.rows import cast
 from fastgae.data.steps import Following, Name, RecordedSteps, RowError, Success, check_none, disorder
 
 KEYS = (*NAMING, "step")
@@ -237,7 +238,7 @@ def numbers_in(role: str, column: pa.ChunkedArray) -> Array:
     """Return the numbers of a column; those of 16 bits as float32, and decimals as float64."""
     kind = column.type.value_type if in_envs(column.type) else column.type
     if pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
+        column = cast(column, pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise DataError(f"the column of {role} holds {kind}; expected float32, float64 or integers")
     array: Array = arrays_of(_whole(role, column))
@@ -293,7 +294,7 @@ def _successes(column: pa.ChunkedArray) -> Array:
         return array
     if not (pa.types.is_boolean(column.type) or pa.types.is_integer(column.type) or _may_be_integer(column.type)):
         raise DataError(f"the column of success holds {column.type}; expected bool, or numbers that are 0 or 1")
-    return np.asarray(whole(column.cast(pa.float64())).fill_null(np.nan))
+    return np.asarray(whole(cast(column, pa.float64())).fill_null(np.nan))
 
 
 def changes(names: Sequence[pa.Array], rows: int) -> Array:

@@ -104,7 +104,7 @@ class Valuation:
             raise DataError(f"the critic returned dtype {values.dtype}; expected float32 or float64")
         if len(wrong := np.flatnonzero(np.isnan(values))):
             raise RowError(first + int(wrong[0]), "the value from the critic is NaN")
-        return values
+        return values.copy()  # the critic may return the same array for each batch
 
 
 def _called(critic: Critic, batch: Batch) -> Any:

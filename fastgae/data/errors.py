@@ -13,6 +13,7 @@ from fastgae._support.project import how_to_install
 # Whether the caller writes options of the command, and not arguments of Python.
 _options: ContextVar[bool] = ContextVar("options", default=False)
 
+LONGEST = 4000  # characters of a message
 # The libraries that the extras in pyproject.toml install.
 EXTRAS = {
     "data": ("duckdb", "filelock", "pyarrow", "tqdm"),
@@ -65,7 +66,8 @@ class DataError(ValueError):
     """Recorded data that cannot be computed. The message names the file and, if possible, the episode and the step."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(without_secrets(message))
+        text = without_secrets(message)  # with types, or names of columns, of any length
+        super().__init__(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}")
 
 
 class UnreachableError(DataError):

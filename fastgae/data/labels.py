@@ -59,10 +59,15 @@ def are_above(thresholds: dict[Any, float], numbers: Array, items: pa.Array | No
 
 def check_items(per: str | None, schema: pa.Schema) -> None:
     """Check the column of the items, for each of which there is a threshold."""
-    if per is not None and per not in schema.names:
+    if per is None:
+        return
+    if per not in schema.names:
         raise DataError(f"there is no column {per!r} for {argument('label_per')}; there are {', '.join(schema.names)}")
-    if per is not None and pa.types.is_nested(kind := schema.field(per).type):
-        raise DataError(f"the column of {argument('label_per')} holds {kind}; expected integers or text")
+    kind = schema.field(per).type
+    try:
+        pa.nulls(0, kind).dictionary_encode()
+    except pa.ArrowNotImplementedError as error:
+        raise DataError(f"the column of {argument('label_per')} holds {kind}; expected integers or text") from error
 
 
 def _ordered(bits: Array) -> Array:

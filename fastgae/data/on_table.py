@@ -15,7 +15,7 @@ from fastgae.data.columns import SCATTERED, Columns, Episodes, check_new, chosen
 from fastgae.data.errors import DataError
 from fastgae.data.estimators import How, checked_how
 from fastgae.data.formats import NAMING, PLAIN, Format, format_named
-from fastgae.data.rows import promoted
+from fastgae.data.rows import cast, promoted
 from fastgae.data.sorting import ROW
 from fastgae.data.steps import RecordedSteps, RowError, checked_rows, compute_run, last_rows, unknown_end
 from fastgae.data.tables import as_table, tabular
@@ -86,7 +86,13 @@ def on_table(
 def with_results(table: pa.Table, known: Format, chosen: Columns, how: How, may_be_cut: bool) -> pa.Table:
     """Return the table with its results; ``may_be_cut``: an episode without a flag at its end is an error."""
     schema = promoted(tabular(table))
-    rows = table.select(chosen.read).cast(pa.schema([schema.field(name) for name in chosen.read]))
+    kinds = {name: schema.field(name).type for name in chosen.read}
+    rows = pa.table(
+        {
+            name: pa.chunked_array([cast(each, kind) for each in table[name].chunks], kind)
+            for name, kind in kinds.items()
+        }
+    )
     order, names = np.arange(len(rows)), chosen.named(*NAMING)
     try:
         steps = steps_of(rows, chosen)

@@ -66,12 +66,17 @@ class Rows:
 
     @property
     def stored(self) -> pa.Schema:
-        """Return the schema with the metadata of the first file, and with dictionaries where all files have them."""
+        """Return the schema with the metadata of the first file, and with the types of the files if they are the same.
+
+        But Parquet cannot hold dictionaries of views.
+        """
         schemas = [part.schema for part in self._known]
         fields = []
         for field in self.schema:
-            kinds = {each.field(field.name).type if field.name in each.names else None for each in schemas}
-            fields.append(field if field.name in self.made or len(kinds) > 1 else field.with_type(kinds.pop()))
+            first, *others = [each.field(field.name).type if field.name in each.names else None for each in schemas]
+            of_views = isinstance(first, pa.DictionaryType) and pa.types.is_string_view(first.value_type)
+            is_common = field.name not in self.made and all(kind == first for kind in others) and not of_views
+            fields.append(field.with_type(first) if is_common else field)
         return pa.schema(fields, schemas[0].metadata)
 
     def check(self, columns: Sequence[str]) -> None:
@@ -203,27 +208,43 @@ def even(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
 
 def promoted(parts: Sequence[Part]) -> pa.Schema:
     """Return the columns of all parts, each in the type in which all can be read."""
-    common = None
+    common, decimals = None, set[str]()
     for part in parts:
         plain = pa.schema([field.with_type(plain_type(field.type)) for field in part.schema])
+        decimals.update(field.name for field in plain if pa.types.is_decimal(field.type))
         try:
             common = plain if common is None else pa.unify_schemas([common, plain], promote_options="permissive")
         except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
             raise DataError(f"{part.path} and {parts[0].path} have different columns: {first_line(error)}") from error
-    return common or pa.schema([])
+
+    def exact(field: pa.Field) -> pa.Field:  # pyarrow reads decimals beside float32 as float32
+        return field.with_type(pa.float64()) if field.name in decimals and pa.types.is_floating(field.type) else field
+
+    return pa.schema(map(exact, common or []))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type without dictionaries, which differ from batch to batch, and views, which few functions know."""
+    """Return a type without dictionaries, which differ from batch to batch.
+
+    It also has no views and no extensions but tensors, because few functions know them.
+    """
     if pa.types.is_dictionary(kind):
         return plain_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.FixedShapeTensorType):
+        return plain_type(kind.storage_type)
     return pa.large_string() if pa.types.is_string_view(kind) else kind
 
 
 def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column in another type; a list of numbers may become a tensor."""
+    """Return a column in another type; a list of numbers may become a tensor, and a decimal the nearest float."""
     if column.type == kind:
         return column
     if isinstance(kind, pa.FixedShapeTensorType):
         return pa.ExtensionArray.from_storage(kind, cast(column, kind.storage_type))
-    return cast(column.storage, kind) if isinstance(column, pa.ExtensionArray) else column.cast(kind)
+    if isinstance(column, pa.ExtensionArray):
+        return cast(column.storage, kind)
+    if pa.types.is_dictionary(column.type):  # its items may be views, which pyarrow does not take
+        return cast(column.dictionary, kind).take(column.indices)
+    if pa.types.is_decimal(column.type) and pa.types.is_floating(kind):  # pyarrow multiplies by 0.1, which is inexact
+        column = column.cast(pa.string())
+    return column.cast(kind)

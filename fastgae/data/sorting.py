@@ -129,7 +129,12 @@ def joined(
     """Put the values of a table, found by the keys of the rows, into an array in the order of the rows."""
     keys, count = columns.keys, 0
     found = _known(table, [name, *keys])
-    query = f'SELECT rows.*, found."{name}" FROM rows LEFT JOIN found USING ({_listed(keys)})'
+    same = []
+    for key in keys:
+        are_text = {each.schema.field(key).type in (pa.string(), pa.large_string()) for each in (rows, table)}
+        kind = "::VARCHAR" if len(are_text) > 1 else ""  # or duckdb would round a text such as 1.4 to an integer
+        same.append(f"rows.{_listed([key])}{kind} = found.{_listed([key])}{kind}")
+    query = f'SELECT rows.*, found."{name}" FROM rows LEFT JOIN found ON {" AND ".join(same)}'
     with database.asked({"rows": _numbered(rows, keys, advance), "found": found}, query) as results:
         for batch in results.to_arrow_reader(SLICE):
             part = pa.Table.from_batches([batch])

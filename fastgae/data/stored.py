@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -35,18 +36,20 @@ class Groups(NamedTuple):
     longer: Collection[str]  # the arrays that may have one row more: the state behind the last step
     example: str
 
-    def numbers(self, path: Path) -> list[int]:
-        """Return the numbers of the episodes of a file in their order."""
+    def numbers(self, path: Path) -> dict[str, int]:
+        """Return the numbers of the episodes of a file in their order, by the names of their groups."""
         above, _, name = self.name.rpartition("/")
         with reading(path):
             names = arrays_in(path).get(above or "/", {})
-            return sorted(int(match[1]) for match in map(re.compile(rf"{name}(\d+)").fullmatch, names) if match)
+            found = [each for each in names if re.fullmatch(rf"{name}\d+", each)]  # such as demo_1, or demo_001
+        numbers = {self.name + each.removeprefix(name): int(each.removeprefix(name)) for each in found}
+        return dict(sorted(numbers.items(), key=itemgetter(1)))
 
     def parts(self, path: Path) -> list[Part]:
         """Return the episodes of a file, in the order of their numbers."""
         if not (numbers := self.numbers(path)):
             raise DataError(f"{path} has no groups {self.name}0, {self.name}1 …, which {self.example} writes")
-        return _parts(path, {f"{self.name}{each}": partial(keys_of, self.key, each) for each in numbers}, self.longer)
+        return _parts(path, {group: partial(keys_of, self.key, each) for group, each in numbers.items()}, self.longer)
 
 
 def keys_of(key: str, episode: int, start: int, stop: int) -> Mapping[str, Array]:

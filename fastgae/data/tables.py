@@ -168,10 +168,11 @@ def json_lines(path: Path) -> list[Part]:
     kinds: dict[str, pa.DataType] = {}
     while True:
         each = [(batch.num_rows, batch.schema) for batch in found(kinds)]
+        if times := dict(time for _, schema in each for time in _times(schema).items()):
+            kinds |= times
+            continue
         schema = pa.unify_schemas([schema for _, schema in each] or [pa.schema([])], promote_options="permissive")
-        if not (times := _times(schema)):
-            return _forward(path, schema, sum(rows for rows, _ in each), partial(found, kinds))
-        kinds |= times
+        return _forward(path, schema, sum(rows for rows, _ in each), partial(found, kinds))
 
 
 def _listed(items: Sequence[Any]) -> pa.Table:
@@ -196,7 +197,8 @@ def is_table(source: Any) -> bool:
 
 def as_table(source: Any) -> pa.Table:
     """Return a table. Before version 25, pyarrow crashes where it reads one with views of texts by its protocol."""
-    return source if isinstance(source, pa.Table) else pa.table(source)
+    with reading(THE_TABLE):
+        return source if isinstance(source, pa.Table) else pa.table(source)
 
 
 def tabular(source: Any) -> list[Part]:

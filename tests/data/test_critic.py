@@ -47,6 +47,18 @@ def test_same_bits_as_values_in_a_column(tmp_path, states, recorded):
         assert_same_bits(got, recorded.ended, order)
 
 
+def test_a_critic_that_returns_the_same_array_for_each_batch(tmp_path, states, recorded):
+    kept = np.zeros(64, np.float32)
+
+    def critic(batch):
+        kept[: len(batch["observations"])] = first(batch)
+        return kept[: len(batch["observations"])]
+
+    source = write(states.drop_columns(["image"]), tmp_path / "a.parquet", 100)
+    got = computed(source, tmp_path / "out.arrow", values=Critic(critic, columns=["observations"], rows=64))
+    assert_same_bits(got, recorded.ended)
+
+
 def test_what_a_critic_is_called_on(tmp_path, states, recorded):
     batches = []
 

@@ -56,6 +56,17 @@ def test_names_of_d4rl_in_a_table(recorded):
     assert_same_bits(got, recorded.result, order)
 
 
+def test_numbers_of_demos_with_zeros_before_them(tmp_path):
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        for number in range(11):
+            file[f"data/demo_{number:03}/rewards"] = np.full(2, number)
+            file[f"data/demo_{number:03}/values"] = np.zeros(2)
+            file[f"data/demo_{number:03}/longer than float64"] = np.zeros(2, np.longdouble)
+    got = computed(tmp_path / "a.hdf5", tmp_path / "out.parquet", ends="terminated", gamma=1.0, gae_lambda=1.0)
+    assert got["demo"].to_pylist()[::2] == list(range(11))
+    assert got["returns"].to_pylist()[::2] == [2 * number for number in range(11)]
+
+
 def test_robomimic(tmp_path, recorded):
     """A group data/demo_N for each episode. The order of demos in a file is that of their names."""
     path, out = tmp_path / "demos.hdf5", tmp_path / "out.parquet"

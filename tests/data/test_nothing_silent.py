@@ -161,6 +161,44 @@ def test_exact_casts(tmp_path, recorded):
     refused(r"step holds decimal.*; expected integers", recorded.table(step=[decimal.Decimal("0.5")] * ROWS))
 
 
+def test_decimals_are_the_nearest_floats(tmp_path):
+    """Also where another file has float32. pyarrow makes 0.30000000000000004 of 0.3, and float32 beside float32."""
+    numbers = np.arange(-200, 200) / 10
+    table = rows(episode=np.arange(400))
+    decimals = table.set_column(1, "rewards", pa.array([decimal.Decimal(str(number)) for number in numbers]))
+    write(decimals, tmp_path / "a.parquet", 99)
+    single = table.set_column(1, "rewards", table["rewards"].cast(pa.float32()))
+    write(single.set_column(0, "episode", pa.array(np.arange(400, 800))), tmp_path / "b.parquet", 99)
+    for got in (on_table(decimals, ends="terminated"), computed(tmp_path, tmp_path.with_name("out.parquet"), **ENDS)):
+        assert np.array_equal(got["returns"].to_numpy()[:400], numbers)
+
+
+def test_types_that_few_functions_know(tmp_path):
+    """Labels of 16 bytes; Parquet holds no union."""
+    table = rows(episode=[0, 0, 1, 1], step=[0, 1, 0, 1])
+    task = pa.array([b"a" * 16, b"b" * 16] * 2, pa.binary(16))
+    task = pa.ExtensionArray.from_storage(pa.opaque(task.type, "id", "us"), task)
+    per = {"label_quantile": 0.5, "label_per": "task", **ENDS}
+    labelled = compute(table.append_column("task", task), into=tmp_path / "a.arrow", **per)
+    assert labelled.threshold.keys() == {str(b"a" * 16), str(b"b" * 16)}
+    assert read(tmp_path / "a.arrow")["task"].type == task.type
+    union = pa.UnionArray.from_sparse(pa.array([0] * 4, pa.int8()), [pa.array(range(4))])
+    unions = table.append_column("union", union)
+    refused("label_per holds sparse_union.*; expected integers", unions, **{**per, "label_per": "union"})
+    refused(
+        r"b\.parquet must end in \.arrow, because Unhandled type .*union", unions, into=tmp_path / "b.parquet", **ENDS
+    )
+    compute(unions, into=tmp_path / "b.arrow", **ENDS)
+    assert read(tmp_path / "b.arrow")["union"].to_pylist() == [0, 1, 2, 3]
+
+
+def test_messages_of_types_of_any_length(tmp_path):
+    """As of a data frame that pandas wrote to JSON, where each column is an object."""
+    columns = {name: {str(row): 1.0 for row in range(999)} for name in ("episode", "rewards", "values")}
+    (tmp_path / "a.json").write_text(json.dumps(columns))
+    refused(r"the column of episode holds struct<0: double, .{,4000} 998: double>; exp", tmp_path / "a.json", **ENDS)
+
+
 def test_names_that_begin_again_in_one_file(tmp_path):
     """Two collectors, one after the other: five episodes, and three names."""
     table = rows(episode=[0, 0, 1, 1, 0, 0, 1, 1, 2, 2])

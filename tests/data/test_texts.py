@@ -63,6 +63,12 @@ def test_dates_name_episodes_as_they_are_written(tmp_path, suffix):
         assert results["episode"].to_pylist() == [row["episode"] for row in rows]
 
 
+def test_dates_in_the_first_block_and_text_in_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BLOCK", 100)
+    rows = [{"episode": day, "rewards": 1, "values": 0.0} for day in ("2024-01-01", "2024-01-01b") for _ in range(4)]
+    assert advantages(written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))) == [4, 3, 2, 1] * 2
+
+
 def test_the_delimiter_is_outside_of_quotes(tmp_path):
     text = 'episode,rewards,values,"a;b;c;d;e"\n0,1,0,x\n0,1,0,y\n'
     assert advantages(written(tmp_path / "a.csv", text)) == [2, 1]

@@ -66,9 +66,10 @@ def test_blocks_of_whole_episodes(recorded):
 
 
 def test_blocks_of_pandas_with_names_of_episodes(recorded):
+    """Objects, as in version 2, are no type of Arrow."""
     names = [f"episode {number:05}" for number in recorded.episode]
     table = shuffled(recorded.table(episode=names))
-    frames = [table.slice(0, 777).to_pandas(), table.slice(777).to_pandas()]
+    frames = [part.to_pandas().astype({"episode": object}) for part in (table.slice(0, 777), table.slice(777))]
     got = table_of(fastgae.ray.compute(ray.data.from_pandas(frames), values="values"))
     assert got["episode"].to_pylist() == names
     assert np.array_equal(got["advantages"], recorded.result.advantages)

@@ -211,7 +211,7 @@ def frame_of(name: str, array: Array, time_axis: int, names_time_axis: bool = Tr
 def as_flags(name: str, given: object, check: Callable[[str, Array], None] | None = None) -> Array:
     """Return flags as a bool array; ``check`` is called before their values are looked at."""
     array = widened(as_array(name, given))
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and array.dtype.itemsize == 1):  # one float8 has "f"
         raise TypeError(f"{name} must hold bool, or numbers that are 0 or 1, got {array.dtype}")
     if check is not None:
         check(name, array)

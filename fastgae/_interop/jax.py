@@ -16,10 +16,13 @@ _enable_x64: Any = (jax if hasattr(jax, "enable_x64") else importlib.import_modu
 
 
 @contextlib.contextmanager
-def numpys_dtypes() -> Iterator[None]:
-    """Let code promote dtypes as NumPy does, whatever JAX is set to. JAX before 0.8 would fail: it keeps to float32."""
+def numpys_promotion() -> Iterator[None]:
+    """Let code promote dtypes and ranks as NumPy does, whatever JAX is set to.
+
+    JAX before 0.8 would fail with float64: it keeps to float32.
+    """
     float64 = contextlib.nullcontext() if jax.__version_info__ < (0, 8) else _enable_x64(True)
-    with float64, jax.numpy_dtype_promotion("standard"):
+    with float64, jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
 
@@ -34,10 +37,28 @@ def placed(function: Callable[[Any], Any], arrays: dict[str, jax.Array]) -> Any:
     JAX then wants to know of each operation how its results are sharded. Inside of the function, the compiler decides.
     """
     sharding = getattr(getattr(next(iter(arrays.values())), "aval", None), "sharding", None)
-    kinds = getattr(getattr(sharding, "mesh", None), "axis_types", None) or ()
-    if not any(getattr(kind, "name", None) == "Explicit" for kind in kinds):
+    mesh = getattr(sharding, "mesh", None)
+    kinds = zip(getattr(mesh, "axis_names", ()), getattr(mesh, "axis_types", None) or (), strict=False)
+    explicit = tuple(axis for axis, kind in kinds if getattr(kind, "name", None) == "Explicit")
+    if not explicit:  # inside of shard_map, some axes may be explicit, but not all
         return function(arrays)
-    return jax.sharding.auto_axes(function, out_sharding=sharding)(arrays)
+    return jax.sharding.auto_axes(function, axes=explicit, out_sharding=sharding)(arrays)
+
+
+def varying(results: Iterable[jax.Array], arrays: Iterable[jax.Array]) -> list[jax.Array]:
+    """Return results of which JAX does not know yet that they vary over devices of ``jax.shard_map``, as arrays do."""
+    axes = sorted(set[str]().union(*map(_varies_over, arrays)))
+    if not axes:
+        return [*results]
+    by = functools.partial(jax.lax.pcast, to="varying") if hasattr(jax.lax, "pcast") else jax.lax.pvary
+    return [by(result, tuple(axes)) for result in results]
+
+
+def _varies_over(array: jax.Array) -> Iterable[str]:
+    aval = getattr(array, "aval", None)
+    kind = getattr(aval, "manual_axis_type", None)  # before JAX 0.10, `vma`
+    axes: Iterable[str] = getattr(aval, "vma", ()) if kind is None else kind.varying
+    return axes
 
 
 def canonical(dtype: Any) -> np.dtype[Any]:
@@ -53,11 +74,18 @@ def to_numpy(name: str, array: jax.Array) -> Array:
             f"{name} is traced by JAX and has no numbers yet: call this outside of jax.jit, or pass a JAX array as the "
             "first argument"
         )
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
-        raise TypeError(f"{name} has dtype {array.dtype}, a key of jax.random; expected an array of numbers")
+    check_array(name, array)
     if elsewhere := [device for device in array.devices() if device.platform != "cpu"]:
         raise TypeError(f"{name} is on {elsewhere[0]}, and fastgae computes on the CPU: pass jax.device_get({name})")
     return np.asarray(array)
+
+
+def check_array(name: str, array: jax.Array) -> None:
+    """Raise an error if an array holds no numbers, or has a length that only ``jax.export`` knows, by a name."""
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+        raise TypeError(f"{name} has dtype {array.dtype}, a key of jax.random; expected an array of numbers")
+    if not all(isinstance(length, int) for length in array.shape):
+        raise TypeError(f"{name} has shape {array.shape}; expected lengths that are numbers: export each shape alone")
 
 
 def from_numpy(array: Array, like: jax.Array | None = None) -> jax.Array:
@@ -67,7 +95,14 @@ def from_numpy(array: Array, like: jax.Array | None = None) -> jax.Array:
     """
     chosen = like.sharding if like is not None and like.committed and like.shape == array.shape else None
     array = array.astype(canonical(array.dtype), copy=False)
-    return jax.numpy.asarray(array) if chosen is None and is_small(array) else jax.device_put(array, chosen)
+    return _copied(array) if chosen is None and is_small(array) else jax.device_put(array, chosen)
+
+
+def _copied(array: Array, dtype: Any = None) -> jax.Array:
+    try:
+        return jax.numpy.asarray(array, dtype)
+    except jax.errors.JaxRuntimeError:  # jax.transfer_guard("disallow") is on, and means code that can use device_put
+        return jax.device_put(array if dtype is None else array.astype(dtype))
 
 
 def is_small(array: Array | jax.Array) -> bool:
@@ -103,4 +138,4 @@ def as_array(given: Any, floats: bool) -> Any:
 
 def converter(numbers: Iterable[object]) -> Callable[[Array], jax.Array]:
     """Return the function that turns results in NumPy into arrays of the dtype to which JAX promotes the numbers."""
-    return functools.partial(jax.numpy.asarray, dtype=promoted(numbers))
+    return functools.partial(_copied, dtype=promoted(numbers))

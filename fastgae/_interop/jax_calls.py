@@ -14,7 +14,17 @@ from jax.custom_derivatives import SymbolicZero
 from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
 from fastgae._interop.arrays import OnDevice, given_back, is_narrow, taken, widened
-from fastgae._interop.jax import canonical, computes, from_numpy, is_small, numpys_dtypes, placed, settled, to_numpy
+from fastgae._interop.jax import (
+    canonical,
+    check_array,
+    computes,
+    from_numpy,
+    is_small,
+    numpys_promotion,
+    placed,
+    settled,
+    to_numpy,
+)
 from fastgae._interop.libraries import WITHOUT_NUMBERS, as_array, dtype_of_results, gives_two
 from fastgae._support import memory
 
@@ -109,7 +119,7 @@ def _lowered(function: Callable[..., Any], settings: dict[str, Any], arrays: dic
     # The text tells numbers apart that are equal, such as 0.0 and -0.0.
     key = tuple((name, type(each), repr(each), each) for name, each in given.items())
     wide = canonical(np.float64) == np.float64
-    with numpys_dtypes():  # gamma and lambda are multiplied in float64, and so are numbers of NumPy in float64
+    with numpys_promotion():  # gamma and lambda are multiplied in float64, and so are numbers of NumPy in float64
         return _program(function, key, wide, arrays)
 
 
@@ -130,6 +140,7 @@ def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays, settings = {}, {}
     for name, given in arguments.items():
         if isinstance(given, jax.Array):
+            check_array(name, given)
             arrays[name] = settled(given)
         elif isinstance(given, enum.Enum):
             settings[name] = given.name

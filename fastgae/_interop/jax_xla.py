@@ -22,7 +22,7 @@ import numpy as np
 
 from fastgae._call import Array, GAEResult
 from fastgae._interop.batches import BROADCAST, Batch, may_join
-from fastgae._interop.jax import numpys_dtypes
+from fastgae._interop.jax import numpys_promotion, varying
 from fastgae._interop.libraries import WITHOUT_NUMBERS, dtype_of_results, gives_two, takes_out
 
 TARGET = "fastgae"
@@ -71,7 +71,7 @@ def call(function: Callable[..., Any], settings: dict[str, Any], like: Any, arra
         return results, jax.tree.map(lambda _: True, like)
 
     one.def_vmap(batched)
-    with numpys_dtypes():
+    with numpys_promotion():
         return one(arrays)
 
 
@@ -94,9 +94,10 @@ def _foreign(function: Callable[..., Any], settings: dict[str, Any], like: Any, 
     arrays = {name: arrays[name] for name in inspect.signature(function).parameters if name in arrays}
     key = json.dumps([function.__name__, {name: given.ndim for name, given in arrays.items()}, settings])
     flat, form = jax.tree.flatten(like)
-    with numpys_dtypes():  # arrays of NumPy in float64 stay as they are
-        results = jax.ffi.ffi_call(TARGET, flat, vmap_method="expand_dims")(*arrays.values(), call=key)
-    return jax.tree.unflatten(form, results)
+    types = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in flat]  # JAX refuses some other types of its own
+    with numpys_promotion():  # arrays of NumPy in float64 stay as they are
+        results = jax.ffi.ffi_call(TARGET, types, vmap_method="expand_dims")(*arrays.values(), call=key)
+    return jax.tree.unflatten(form, varying(results, arrays.values()))
 
 
 Described = tuple[int, int, tuple[int, ...]]  # address, dtype, shape

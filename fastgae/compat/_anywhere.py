@@ -113,12 +113,12 @@ def _in_torch(body: Body, given: dict[str, Any], first: Any) -> Any:
 
 def _in_jax(body: Body, given: dict[str, Any]) -> Any:
     """Return the results for arrays that JAX traces, or that are not on the CPU."""
-    from fastgae._interop.jax import as_array, numpys_dtypes, promoted, settled
+    from fastgae._interop.jax import as_array, numpys_promotion, promoted, settled
 
     read = body.read({name: each for name, each in given.items() if kind_of(each) != "jax"})
     dtype = promoted(body.numbers_in(given))
     given = {name: settled(each) if kind_of(each) == "jax" else each for name, each in given.items()}
-    with numpys_dtypes():  # as in NumPy, integers become float64 in here
+    with numpys_promotion():  # as in NumPy, integers become float64 in here
         taken = {name: as_array(read.get(name, each), name in body.numbers) for name, each in given.items()}
         if STOPS not in body.readers:
             taken = {name: constant(each) for name, each in taken.items()}

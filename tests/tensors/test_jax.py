@@ -321,11 +321,30 @@ def test_gradients_end(jit):
         (None, "is missing the argument .values.: pass V of the observation of every step"),
         (np.ones((17, 6), complex), "values has dtype complex128"),
         (np.ma.ones((17, 6)), "values is a masked array"),
+        (jax.random.key(0), "values has dtype key.*, a key of jax.random"),
     ],
 )
 def test_no_array_of_numbers_is_an_error_before_the_callback(given, what):
     with pytest.raises(TypeError, match=what):
         jax.jit(lambda rewards: fastgae.gae(**{**ROLLOUT, "rewards": rewards, "values": given}))(CASE.rewards)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_flags_of_8_bits_are_refused(dtype):
+    """Also those that NumPy takes for floats, which XLA does not hand over."""
+    call = functools.partial(fastgae.gae, CASE.rewards, CASE.values, last_values=0.0)
+    of_jax = functools.partial(fastgae.gae, jnp.asarray(CASE.rewards), CASE.values, last_values=0.0)
+    for program in (call, of_jax, jax.jit(of_jax)):
+        with pytest.raises(TypeError, match=f"terminated must hold bool, .*{dtype}"):
+            program(terminated=jnp.zeros((17, 6), dtype))
+
+
+def test_a_guard_of_transfers():
+    """Nobody could make the transfers of results explicit, so fastgae does."""
+    given = jax_arrays(ROLLOUT)
+    with jax.transfer_guard("disallow"):
+        result = fastgae.gae(**given)
+    assert_answers(result, fastgae.gae(**ROLLOUT))
 
 
 def test_values_after_sequences_count_for_the_dtype():

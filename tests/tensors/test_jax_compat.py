@@ -122,6 +122,14 @@ def test_traced_values_beside_rewards_of_numpy():
     assert_same_bits(got, expected)
 
 
+def test_a_guard_of_transfers():
+    function, arrays, others = split("cleanrl", ["int32"])  # computed in float64
+    expected = function(**arrays, **others)
+    with jax.transfer_guard("disallow"):
+        results = function(**arrays, **others)
+    assert_answers(results, expected)
+
+
 def test_functions_of_torch_libraries():
     _, arguments, numbers = CALLS["paper2code one env"]
     given = given_as(of_jax, arguments, numbers, ["float32"])

@@ -36,7 +36,7 @@ def alone(monkeypatch):
     """XLA cannot call the compiled module, so the program must compute everything, also where JAX promotes nothing."""
     monkeypatch.setattr(jax_xla, "is_ready", lambda: False)
     monkeypatch.setattr(jax_xla, "call", None)
-    with jax.numpy_dtype_promotion("strict"):
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
         yield
 
 
@@ -96,6 +96,12 @@ def test_wrong_shapes_and_types_are_errors_while_jax_traces(monkeypatch, compile
                 of_jax = str(expected.value).replace("complex128", "complex64")
                 assert wrong == "final_values" or str(got.value).startswith(of_jax), (wrong, str(got.value))
     assert len(seen) > 60
+
+
+def test_a_length_without_a_number_is_an_error():
+    rewards = jax.ShapeDtypeStruct(jax.export.symbolic_shape("T, 3"), np.float32)
+    with pytest.raises(TypeError, match=r"rewards has shape \(T, 3\); expected lengths that are numbers"):
+        jax.eval_shape(lambda rewards: fastgae.gae(rewards, rewards, None, last_values=0.0), rewards)
 
 
 def test_two_devices(no_module):

@@ -24,7 +24,7 @@ pytest.importorskip("fastgae._core")
 jnp = jax.numpy
 from fastgae._interop import jax_xla  # noqa: E402
 
-from .test_jax import NAMES, assert_answers, of_shards, sharded, split  # noqa: E402
+from .test_jax import NAMES, OF_ENVS, assert_answers, of_shards, sharded, split  # noqa: E402
 
 ERRORS = (ValueError, jax.errors.JaxRuntimeError)  # which one depends on who waits for the results
 CSRC = Path(__file__).parents[2] / "csrc"
@@ -225,6 +225,36 @@ def test_devices():
     program = jax.jit(of_shards(call))
     for _ in range(2):
         assert_same_bits(program(sharded(rewards)), expected)
+
+
+def test_trajectories_on_two_devices():
+    """Each result varies over the devices, as the loops of JAX beside the call say of theirs."""
+    rewards, values = np.random.default_rng(0).normal(size=(2, 9, 4)).astype(np.float32)
+
+    def call(rewards, last=0.0):
+        return fastgae.gae(rewards, rewards, None, last_values=last).advantages
+
+    got = jax.jit(of_shards(jax.vmap(call, 1, 1)))(sharded(rewards))
+    assert_same_bits(got, call(rewards))
+    got = jax.jit(of_shards(lambda r: jax.vmap(call, (1, None), 1)(r, values[0, 0])))(sharded(rewards))
+    assert_same_bits(got, call(rewards, values[0, 0]))
+
+
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+def test_shards_of_some_axes(kind):
+    """The other axis is the compiler's, or explicit."""
+    if not hasattr(jax, "set_mesh"):
+        pytest.skip("this JAX has no explicit axes")
+    rewards = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    mesh = jax.make_mesh((2, 1), ("envs", "other"), axis_types=(jax.sharding.AxisType[kind],) * 2)
+
+    def call(rewards):
+        return fastgae.gae(rewards, rewards, rewards > 1, last_values=0.0).advantages
+
+    with jax.set_mesh(mesh):
+        given = jax.device_put(rewards, jax.sharding.NamedSharding(mesh, OF_ENVS))
+        each = jax.shard_map(call, in_specs=OF_ENVS, out_specs=OF_ENVS, axis_names={"envs"})
+        assert_same_bits(jax.jit(each)(given), call(rewards))
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins no process to a CPU")

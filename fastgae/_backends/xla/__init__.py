@@ -25,7 +25,7 @@ from fastgae._equation import arrays as equation
 from fastgae._equation.arrays import tree_sum
 from fastgae._equation.trees import Trees
 from fastgae._interop.arrays import OnDevice
-from fastgae._interop.jax import canonical, numpys_dtypes
+from fastgae._interop.jax import canonical, numpys_promotion
 
 FLAG = np.dtype(bool)
 RECURSIONS = equation.RECURSIONS
@@ -220,7 +220,7 @@ def _differentiable(value: Callable[..., Any]) -> Any:
     def derivative(primals: Any, tangents: Any) -> Any:
         gate, one, other, *_ = primals
         _, moved, other_moved, *moved_terms = tangents
-        with numpys_dtypes():  # off where the derivative is traced
+        with numpys_promotion():  # off where the derivative is traced
             # Numbers behind a closed gate are left out before they are multiplied, because 0 times NaN is NaN.
             products = moved * jnp.where(gate, other, 0) + jnp.where(gate, one, 0) * other_moved
             return function(*primals), sum(moved_terms, products)

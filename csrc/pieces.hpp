@@ -68,14 +68,25 @@ Index lanes_cost(const Kernels<Real>& kernel, const CanonicalRollout<Real>& roll
     return rounded_up(batches, num_threads) / num_threads * kernel.width * (cut.steps + cut.warm_up);
 }
 
+// The flags of a block of steps, a byte for each.
+struct Block {
+    std::uint64_t first, second;
+};
+static_assert(sizeof(Block) == kBlockSteps, "a block is read as a whole");
+
+inline Block block_of(const View<const std::uint8_t>& flags, Index t, Index env, std::uint64_t otherwise) {
+    Block block = {otherwise, otherwise};
+    if (flags) std::memcpy(&block, flags.at(t, env), sizeof block);
+    return block;
+}
+
 // Return how many steps from step t on do not exist, in whole blocks.
 template <class Real>
 Index skipped_from(const CanonicalRollout<Real>& rollout, Index t, Index env) {
     Index k = 0;
     for (; rollout.mask && t + k < rollout.steps; k += kBlockSteps) {
-        std::uint64_t exist[kBlockSteps / 8];
-        std::memcpy(exist, rollout.mask.at(t + k, env), kBlockSteps);
-        if (exist[0] | exist[1]) break;
+        const Block exists = block_of(rollout.mask, t + k, env, 0);
+        if (exists.first | exists.second) break;
     }
     return k;
 }
@@ -88,25 +99,23 @@ Index left_out_from(const CanonicalRollout<Real>& rollout, Index t, Index env) {
 }
 
 // Return how many steps from step t on let a recursion forget its start, or more than `most`: it forgets at the end of
-// an episode, and otherwise after `forgotten` steps that exist. There is nothing to forget where no more follow.
+// an episode, and otherwise after `forgotten` steps that exist. There is nothing to forget where no more follow. A flag
+// may be any byte; with another one than 1 the answer may be wrong, which costs time, but no bits.
 template <class Real>
 Index warm_up_from(const CanonicalRollout<Real>& rollout, Index t, Index env, Index forgotten, Index most) {
-    static constexpr std::uint8_t kOnes[kBlockSteps] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    constexpr std::uint64_t ones = 0x0101010101010101;
     const Index left = rollout.steps - t;
     Index last = 0;
     for (Index k = 0; k < std::min(most, left); k += kBlockSteps) {
-        const std::uint8_t* const terminated = rollout.terminated.at(t + k, env);
-        const std::uint8_t* const truncated = rollout.truncated ? rollout.truncated.at(t + k, env) : terminated;
-        const std::uint8_t* const mask = rollout.mask ? rollout.mask.at(t + k, env) : kOnes;
-        std::uint8_t existing = 0, ends = 0;
-        for (Index i = 0; i < kBlockSteps; ++i) {
-            const std::uint8_t exists = mask[i] != 0;
-            existing += exists;
-            ends |= exists & ((terminated[i] | truncated[i]) != 0);
-        }
+        const Block exists = block_of(rollout.mask, t + k, env, ones);
+        const Block terminated = block_of(rollout.terminated, t + k, env, 0);
+        const Block truncated = block_of(rollout.truncated, t + k, env, 0);
+        const Index existing = static_cast<Index>((exists.first + exists.second) * ones >> 56);
         forgotten -= existing;
         if (existing) last = k + kBlockSteps;
-        if (ends || forgotten <= 0) return last;
+        if (forgotten <= 0 || ((terminated.first | truncated.first) & exists.first) ||
+            ((terminated.second | truncated.second) & exists.second))
+            return last;
     }
     return left <= most ? last : most + 1;
 }

@@ -91,8 +91,8 @@ Index skipped_from(const CanonicalRollout<Real>& rollout, Index t, Index env) {
     return k;
 }
 
-// Return how many steps a warm-up that begins after step t of an env leaves out. None exists, nor do the steps of the
-// block that it ends with, which passes the same numbers on to step t.
+// Return how many of the steps from step t on a warm-up need not compute. They do not exist, nor does the block after
+// them, which passes the same numbers on to step t.
 template <class Real>
 Index left_out_from(const CanonicalRollout<Real>& rollout, Index t, Index env) {
     return std::max(skipped_from(rollout, t, env) - kBlockSteps, Index(0));

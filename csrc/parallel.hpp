@@ -135,8 +135,8 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
             alignas(64) Real states[kStates * kBatchLanes];
             for (Index state = 0; state < states_of(rollout); ++state)
                 std::fill_n(states + state * kBatchLanes, padded, Real(0));
-            const auto run = [&](const Lane* which, Index bottom, Index top, Store how) {
-                kernel.lanes(rollout, which, number, bottom, top, states, kBatchLanes, scratch.of(thread), how,
+            const auto run = [&](Index bottom, Index top, Store how) {
+                kernel.lanes(rollout, lanes, number, bottom, top, states, kBatchLanes, scratch.of(thread), how,
                              prefetching);
             };
             for (Index i = 0; i < number; ++i) {
@@ -144,26 +144,25 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
                 lane.origin += cut.steps;
                 if (lane.origin == rollout.steps) lane = {lane.env + 1, rollout.steps - cut.pieces * cut.steps};
             }
-            Lane later[kBatchLanes];  // whose first steps are those of the warm-ups
             for (Index i = 0; i < number && cut.warm_up; ++i) {
-                later[i] = lanes[i];
                 const Index after = lanes[i].origin + cut.steps, env = lanes[i].env;
                 const Index most = rollout.steps - after - cut.warm_up;
                 if (most < 0) continue;  // no steps follow
                 const Index left_out = std::min(left_out_from(rollout, after, env), most);
-                later[i].origin += left_out;
+                lanes[i].origin += left_out;  // for the warm-up
                 const Index top = after + left_out + cut.warm_up;
                 if (top + skipped_from(rollout, top, env) < rollout.steps) continue;  // it begins with 0
                 begin_states(rollout, env, 1, states + i, kBatchLanes);
                 if (rollout.mask && rollout.mask_passes_values)
                     states[kNextValue * kBatchLanes + i] = *rollout.last_values.at(0, env);
             }
-            if (cut.warm_up) run(later, cut.steps, cut.steps + cut.warm_up, Store::nothing);
+            if (cut.warm_up) run(cut.steps, cut.steps + cut.warm_up, Store::nothing);
+            for (Index i = 0; i < number && cut.warm_up; ++i) lanes[i] = lane_at(first + i);
             for (Index i = 0; i < number && (cut.warm_up || rollout.last_advantages); ++i)
                 if (lanes[i].origin + cut.steps == rollout.steps)
                     begin_states(rollout, lanes[i].env, 1, states + i, kBatchLanes);
             if (cut.pieces > 1) ends.keep(false, first, number, states, kBatchLanes);
-            run(lanes, 0, cut.steps, store);
+            run(0, cut.steps, store);
             if (cut.pieces > 1) ends.keep(true, first, number, states, kBatchLanes);
         }
         kernel.finish(store);

@@ -62,7 +62,7 @@ class GroupsOfTensors(Groups):
         others = self.sums(xp.where(counted & ~finite, numbers, 0), group)  # NaN and infinities in any order
         numbers = xp.where(counted & finite, numbers, 0)
         largest = self.largest(abs(numbers), group)
-        # The greatest power of two in it. JAX has frexp too, but flushes subnormal numbers there.
+        # The greatest power of two in it. JAX computes its frexp later, when float64 may be off again.
         exact = xp.finfo(self.wide)
         integer, digits = {32: xp.int32, 64: xp.int64}[exact.bits], -round(np.log2(exact.eps))
         power = (largest.view(integer) & (-1 << digits)).view(self.wide)

@@ -140,7 +140,8 @@ class Tensors(equation.Library):
 
     def n_steps(self, rewards: Tensor, returns: Tensor, goes_on: Any, gamma: Tensor, n: int, after: Any) -> Tensor:
         rows = slice(-1) if after is None else slice(None)
-        gamma, goes_on = (torch.as_tensor(each).expand(rewards.shape)[rows] for each in (gamma, goes_on))
+        goes_on = torch.as_tensor(goes_on, device=self.device)  # True where no step ends an episode
+        gamma, goes_on = (each.expand(rewards.shape)[rows] for each in (gamma, goes_on))
         for _ in range(min(n, len(rewards)) - 1):
             following = returns[1:] if after is None else returns.take_along_dim(after, 0)
             longer = self.plus(goes_on, rewards[rows], gamma, following)

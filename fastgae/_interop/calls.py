@@ -17,7 +17,7 @@ def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> 
     kind = kind_of(next(iter(arguments.values())))
     assert kind is not None
     for name in COEFFICIENTS:
-        if (given := arguments.get(name)) is not None and type(given) is not float:
+        if (given := arguments.get(name)) is not None and type(given) not in (float, int):
             check_wide(name, given)  # here, because what follows would widen it
     if not arguments.get("stop_gradients", True) and arguments.get("out") is not None:
         raise ValueError("out cannot carry gradients: leave it out, or leave stop_gradients True")

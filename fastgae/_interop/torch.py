@@ -35,7 +35,8 @@ def to_numpy(name: str, tensor: torch.Tensor) -> Array:
         narrow = tensor.dtype is torch.bfloat16
         array: Array = constant.view(torch.int16).numpy().view(BFLOAT16) if narrow else constant.numpy()
     except (RuntimeError, TypeError) as error:
-        raise TypeError(f"{name} cannot be read as an array: {error}") from error
+        whole = f"; pass {name}.full_tensor(), or {name}.to_local()" if hasattr(tensor, "full_tensor") else ""
+        raise TypeError(f"{name} cannot be read as an array: {error}{whole}") from error
     return array
 
 

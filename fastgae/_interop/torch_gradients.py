@@ -10,7 +10,7 @@ from torch._C._functorch import TransformType, get_interpreter_stack
 from fastgae._call import GAEResult
 from fastgae._interop.arrays import OnDevice
 from fastgae._interop.libraries import as_array
-from fastgae._interop.torch import numpy_dtype, transforms
+from fastgae._interop.torch import is_compiling, numpy_dtype, transforms
 from fastgae._interop.torch_devices import computed
 from fastgae._interop.torch_ops import NO_TENSORS, traced
 
@@ -43,6 +43,10 @@ def differentiated(function: Callable[..., Any], arguments: dict[str, Any]) -> A
 
     torch.compile breaks the graph here, and calls it as it is.
     """
+    if is_compiling():  # only torch.export comes here
+        raise NotImplementedError(
+            f"torch.export cannot record gradients of {function.__name__}: leave stop_gradients True"
+        )
     if sum(each.key() == TransformType.Jvp for each in get_interpreter_stack() or ()) > 1:
         raise NotImplementedError(
             f"torch cannot take a forward derivative of a forward derivative of {function.__name__}: take one of the "

@@ -14,7 +14,7 @@ import torch
 
 from fastgae._call import GAEResult, Role, names_of
 from fastgae._interop.libraries import FUNCTIONS, dtype_of_results, gives_two
-from fastgae._interop.torch import NARROW_DTYPES, transforms
+from fastgae._interop.torch import numpy_dtype, transforms
 from fastgae._interop.torch_devices import computed
 
 NO_OPERANDS = ("out", "stop_gradients")  # arguments that an operation does not have
@@ -92,7 +92,7 @@ def _registered(name: str, function: Callable[..., Any]) -> Any:
 
     def fake(*given: Any) -> Any:
         arguments = bound(given)
-        dtype = dtype_of_results(function, {argument: _dtype_alone(value) for argument, value in arguments.items()})
+        dtype = dtype_of_results(function, {name: _dtype_alone(name, value) for name, value in arguments.items()})
         like = [arguments[first].new_empty(arguments[first].shape, dtype=getattr(torch, dtype.name)) for _ in "AR"]
         return tuple(like) if gives_two(function) else like[0]
 
@@ -103,9 +103,11 @@ def _registered(name: str, function: Callable[..., Any]) -> Any:
             operation(*(each.select(axis, i) if isinstance(axis, int) else each for each, axis in pairs))
             for i in range(info.batch_size)
         ]
+        if not calls:  # an empty batch: what one call would return has the shapes
+            calls = [fake(*(_without(each, axis) if isinstance(axis, int) else each for each, axis in pairs))]
         if gives_two(function):
-            return tuple(map(torch.stack, zip(*calls, strict=True))), (0, 0)
-        return torch.stack(calls), 0
+            return tuple(torch.stack(each)[: info.batch_size] for each in zip(*calls, strict=True)), (0, 0)
+        return torch.stack(calls)[: info.batch_size], 0
 
     operation = torch.library.custom_op(
         f"fastgae::{name}",
@@ -128,11 +130,14 @@ def _type_in_torch(name: str, annotation: Any) -> str:
     return f"{required.__name__}{'?' if NoneType in types else ''}"
 
 
-def _dtype_alone(given: Any) -> Any:
+def _without(tensor: torch.Tensor, axis: int) -> torch.Tensor:
+    """Return a tensor that has all axes but one, and no numbers yet."""
+    return tensor.new_empty(tensor.shape[:axis] + tensor.shape[axis + 1 :])
+
+
+def _dtype_alone(name: str, given: Any) -> Any:
     """Return an empty array in place of a tensor, because only its dtype counts, and anything else as it is."""
-    if not isinstance(given, torch.Tensor):
-        return given
-    return np.empty(0, np.float32 if given.dtype in NARROW_DTYPES else str(given.dtype).removeprefix("torch."))
+    return np.empty(0, numpy_dtype(name, given)) if isinstance(given, torch.Tensor) else given
 
 
 OPERATIONS = {name: _registered(name, function) for name, function in FUNCTIONS.items()}

@@ -210,9 +210,7 @@ def vtrace_advantage_estimate(
     xp, cut, gamma = namespace_of(reward), done != 0, _with_all_axes(gamma, reward)
     ended = cut if terminated is None else terminated
     # torch computes the ratios, because its exponential has other bits than NumPy's.
-    ratios = torch.asarray(log_pi - log_mu).exp()
-    if xp is np:
-        ratios = ratios.numpy()
+    ratios = torch.from_numpy(log_pi - log_mu).exp().numpy() if xp is np else (log_pi - log_mu).exp()
     rho_clip, c_clip = float(rho_thresh), float(c_thresh)
     targets = vtrace(
         reward,

@@ -68,7 +68,7 @@ class Rows:
     def stored(self) -> pa.Schema:
         """Return the schema with the metadata of the first file, and with the types of the files if they are the same.
 
-        But Parquet cannot hold dictionaries of views.
+        But Parquet cannot hold dictionaries of views. Others together may have more items than each of them.
         """
         schemas = [part.schema for part in self._known]
         fields = []
@@ -76,6 +76,8 @@ class Rows:
             first, *others = [each.field(field.name).type if field.name in each.names else None for each in schemas]
             of_views = isinstance(first, pa.DictionaryType) and pa.types.is_string_view(first.value_type)
             is_common = field.name not in self.made and all(kind == first for kind in others) and not of_views
+            if is_common and isinstance(first, pa.DictionaryType):
+                first = pa.dictionary(pa.int32(), first.value_type, first.ordered)
             fields.append(field.with_type(first) if is_common else field)
         return pa.schema(fields, schemas[0].metadata)
 

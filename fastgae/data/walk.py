@@ -159,8 +159,14 @@ def write(
         else:
             writer = pa.ipc.new_file(file, schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True))
         with writer:
+            # In Arrow's files a dictionary may only grow, so an array without rows has the one of all items so far.
+            known = {at: pa.array([], each.type) for at, each in enumerate(schema) if pa.types.is_dictionary(each.type)}
             for table in chain([first], tables):
-                writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
+                columns = table.columns
+                for at, before in known.items():
+                    columns[at] = pa.chunked_array([before, *columns[at].chunks]).unify_dictionaries()
+                    known[at] = columns[at].chunk(0)
+                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
                 advance(len(table))
 
 

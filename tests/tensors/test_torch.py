@@ -197,6 +197,20 @@ def test_a_freed_out_is_refused():
     assert fastgae.gae(*torch.empty(3, 0, 6), last_values=torch.zeros(6)).returns.shape == (0, 6)
 
 
+def test_distributed_tensors_are_refused():
+    from torch.distributed.tensor import distribute_tensor
+
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        mesh = torch.distributed.init_device_mesh("cpu", (1,))
+        values = distribute_tensor(tensor(ROLLOUT["values"]), mesh)
+        with pytest.raises(TypeError, match=r"pass values\.full_tensor\(\), or values\.to_local\(\)"):
+            fastgae.gae(**{**tensors(ROLLOUT), "values": values})
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_views_of_negated_numbers():
     """torch negates them when it reads them (https://pytorch.org/docs/stable/generated/torch.Tensor.is_neg.html)."""
 
@@ -254,6 +268,13 @@ def test_compiled_for_any_size_and_gamma(compiled):
             assert_answers(function(**tensors(arguments)), fastgae.gae(**arguments))
 
 
+def test_compiled_for_whole_numbers(compiled):
+    function = compiled(lambda arguments: fastgae.gae(**arguments))
+    for gamma in (1, 0):  # torch.compile takes the second one for any integer
+        arguments = {**ROLLOUT, "gamma": gamma}
+        assert_answers(function(tensors(arguments)), fastgae.gae(**arguments))
+
+
 def test_compiled_out(compiled):
     advantages, returns = torch.zeros(2, 17, 6)
     function = compiled(lambda out, **arrays: fastgae.gae(**arrays, out=out))
@@ -307,6 +328,18 @@ def test_vmap(name):
             assert_same_bits(array.numpy(), np.stack(expected))
 
 
+def test_vmap_of_an_empty_batch():
+    rewards = torch.zeros(4, 0, 2, 3, dtype=torch.int8)
+
+    def advantages(rewards, last_values):
+        return fastgae.gae(rewards, torch.zeros(4, 3), None, last_values=last_values).advantages
+
+    batches = torch.vmap(torch.vmap(advantages, (1, 0)), (1, 0))
+    got = batches(rewards, torch.zeros(0, 2, 3))
+    assert (got.shape, got.dtype) == ((0, 2, 4, 3), torch.float32)
+    assert torch.vmap(fastgae.valid_steps)(torch.zeros(0, 4, 3, dtype=torch.bool)).dtype == torch.bool
+
+
 def test_transforms_of_transforms():
     """Gradients end at the call, in a batch of batches too."""
     given = tensors(ROLLOUT)
@@ -324,6 +357,9 @@ def test_transforms_of_transforms():
 def test_compiled_errors(compiled):
     with pytest.raises(ValueError, match="terminated must hold 0 or 1"):
         compiled(fastgae.gae)(**tensors({**ROLLOUT, "terminated": 2 * np.ones((17, 6), np.int64)}))
+    given = tensors(ROLLOUT)
+    with pytest.raises(Exception, match=r"values has dtype torch\.float8_e4m3fn; expected"):
+        compiled(fastgae.gae)(**{**given, "values": given["values"].to(torch.float8_e4m3fn)})
 
 
 def test_recorded_programs_compute_with_other_numbers():
@@ -344,6 +380,23 @@ def test_recorded_programs_compute_with_other_numbers():
     with FakeTensorMode() as mode:
         fake = targets(*map(mode.from_tensor, given.values()))
     assert (type(fake[0]), fake[0].shape) == (FakeTensor, (17, 6))
+
+
+RUN = """
+import fastgae, sys, torch
+torch.vmap(fastgae.normalize)(torch.ones(1, 1))
+advantages, _ = torch.export.load(sys.argv[1]).module()(rewards := torch.ones(4, 3))
+assert torch.equal(advantages, fastgae.gae(rewards, rewards, None, last_values=0.0).advantages)
+"""
+
+
+def test_an_exported_program_runs_in_a_new_process(python, tmp_path):
+    class Targets(torch.nn.Module):
+        def forward(self, rewards):
+            return tuple(fastgae.gae(rewards, rewards, None, last_values=0.0))
+
+    torch.export.save(torch.export.export(Targets(), (torch.ones(4, 3),)), tmp_path / "program.pt2")
+    python(RUN, str(tmp_path / "program.pt2"))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

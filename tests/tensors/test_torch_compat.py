@@ -35,6 +35,17 @@ def test_compiled_by_inductor(compiled):
 
 
 @pytest.mark.parametrize("name", EVERY)
+def test_tensors_that_are_not_on_the_default_device(name):
+    function, arguments, numbers = EVERY[name]
+    given = given_as(tensor_of, arguments, numbers, ["float32"])
+    expected = arrays_of(function(**given))
+    with torch.device("meta"):
+        results = arrays_of(function(**given))
+    for got, right in zip(results, expected, strict=True):
+        assert_same_bits(got.numpy(), right.numpy())
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_no_derivative_flows_in_transformations(name):
     function, arguments, numbers = EVERY[name]
     given = given_as(tensor_of, arguments, numbers, ["float32"])

@@ -127,6 +127,24 @@ def test_sequences_with_boundaries_of_any_integers(dtype):
     assert rewards.grad.tolist() == [1.0, 1.5, 1.0, 1.5, 1.75]
 
 
+def test_tensors_that_are_not_on_the_default_device():
+    values = torch.randn(5, requires_grad=True)
+    with torch.device("meta"):  # where every result of torch would be an error
+        returns = fastgae.n_step_returns(values, values, None, last_values=0.0, n=3, stop_gradients=False)
+    returns.sum().backward()
+    assert values.grad.all()
+
+
+def test_exported_programs_have_no_gradients():
+    class Model(torch.nn.Linear):
+        def forward(self, rewards):
+            values = super().forward(rewards)
+            return fastgae.gae(rewards, values, None, last_values=0.0, stop_gradients=False).advantages
+
+    with pytest.raises(NotImplementedError, match=r"torch\.export cannot record gradients of gae"):
+        torch.export.export(Model(3, 3), (torch.ones(4, 3),))
+
+
 def test_gradients_that_are_known():
     rewards, next_values = torch.randn(9, requires_grad=True), torch.randn(9, requires_grad=True)
     returns = fastgae.discounted_returns(rewards, None, last_values=0.0, gamma=0.9, stop_gradients=False)

@@ -47,11 +47,11 @@ def placed(function: Callable[[Any], Any], arrays: dict[str, jax.Array]) -> Any:
 
 def varying(results: Iterable[jax.Array], arrays: Iterable[jax.Array]) -> list[jax.Array]:
     """Return results of which JAX does not know yet that they vary over devices of ``jax.shard_map``, as arrays do."""
-    axes = sorted(set[str]().union(*map(_varies_over, arrays)))
+    axes = set[str]().union(*map(_varies_over, arrays))
     if not axes:
         return [*results]
     by = functools.partial(jax.lax.pcast, to="varying") if hasattr(jax.lax, "pcast") else jax.lax.pvary
-    return [by(result, tuple(axes)) for result in results]
+    return [by(result, tuple(sorted(axes.difference(_varies_over(result))))) for result in results]
 
 
 def _varies_over(array: jax.Array) -> Iterable[str]:

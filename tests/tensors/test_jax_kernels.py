@@ -18,7 +18,7 @@ from fastgae._interop import jax_xla  # noqa: E402
 
 from .test_jax import assert_answers, lowered, of_shards, sharded, split  # noqa: E402
 
-if jax.__version_info__ < (0, 6, 2):
+if jax.__version_info__ < (0, 8):
     pytest.skip("this JAX has another Pallas", allow_module_level=True)
 
 NAMES = ("gae", "gae_packed", "vtrace", "retrace", "upgo", "reverse_scan")

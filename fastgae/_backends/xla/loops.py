@@ -43,7 +43,7 @@ def _kernel_or_scan(step: Step, platform: str, *given: Any) -> Any:
     scan, kernel = functools.partial(_scan, step), functools.partial(_kernel, step, platform)
     steps, itemsize = max(map(len, rows)), max(each.dtype.itemsize for each in given)
     fits = steps > UNROLLED and 0 < steps * first.size < MOST and itemsize <= SIZES[platform][-1]
-    if not fits or jax.__version_info__ < (0, 6, 2):  # whose Pallas is another one
+    if not fits or jax.__version_info__ < (0, 8):  # whose Pallas is another one
         return scan(*given)
     try:
         compiled = jax.make_jaxpr(kernel)(*given)

@@ -137,7 +137,8 @@ def draw(picture: Path, frames: dict[str, Any], shown: int) -> None:
             rows = among & (frames["positive"] == positive)
             panel.scatter(step[rows], frames[STATE][rows, 0], s=9, color=color, label=name, zorder=2)
         share = frames["positive"][chosen].mean() if chosen.any() else 0
-        panel.set_title(f"{title}: {share:.0%} of all their actions are labelled positive", fontsize=10)
+        labels = f"{share:.0%} of all their actions are labelled positive"
+        panel.set_title(f"{title}: {labels if chosen.any() else 'none'}", fontsize=10)
         panel.set_xlabel("step")
     panels[0].set_ylabel("position (the goal is 0)")
     panels[0].legend(frameon=False)
@@ -156,7 +157,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--quantile", type=float, default=0.7, help="of the advantages, above which is positive (default: %(default)s)")
     add("--plot", type=Path, metavar="PICTURE", help="draw some episodes with their labels")
     add("--seed", type=int, default=0)
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    if given.episodes < 1:
+        parser.error("--episodes must be at least 1")
+    if given.plot and not given.plot.parent.is_dir():
+        parser.error(f"--plot: there is no folder {given.plot.parent}")
+    return given
 
 
 def main(settings: argparse.Namespace) -> fastgae.data.Report:
@@ -176,4 +182,7 @@ def main(settings: argparse.Namespace) -> fastgae.data.Report:
 
 
 if __name__ == "__main__":
-    print(main(parse()))
+    try:
+        print(main(parse()))
+    except fastgae.data.DataError as error:
+        raise SystemExit(f"error: {error}") from error

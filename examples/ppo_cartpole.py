@@ -103,6 +103,8 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.updates < 1:
         parser.error("--updates must be at least 1")
+    if given.plot and not given.plot.parent.is_dir():
+        parser.error(f"--plot: there is no folder {given.plot.parent}")
     torch.set_num_threads(1)  # the networks are too small for threads to pay
     curve = train(given.updates, given.seed)
     print(f"{given.updates * ENVS * STEPS:,} rows: mean return of the last 100 episodes {curve[-1]:.1f}")

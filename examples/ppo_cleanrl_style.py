@@ -212,6 +212,9 @@ def parse(arguments: list[str] | None = None) -> tuple[Settings, Path | None, Pa
     for name in ("total_steps", "num_envs", "num_steps", "epochs", "minibatches"):
         if given[name] < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    for name in ("csv", "plot"):
+        if given[name] and not given[name].parent.is_dir():
+            parser.error(f"--{name}: there is no folder {given[name].parent}")
     return Settings(**{each.name: given.pop(each.name) for each in fields(Settings)}), *given.values()
 
 

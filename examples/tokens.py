@@ -104,6 +104,8 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.updates < 1:
         parser.error("--updates must be at least 1")
+    if given.plot and not given.plot.parent.is_dir():
+        parser.error(f"--plot: there is no folder {given.plot.parent}")
     torch.set_num_threads(1)  # the model is too small for threads to pay
     curves = {method: train(method, given.updates, given.seed) for method in ("GRPO", "RLOO", "PPO")}
     for method, curve in curves.items():

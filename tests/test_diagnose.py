@@ -239,6 +239,35 @@ def test_a_large_reward_for_the_last_step_is_no_shifted_flag(mode, scale):
     assert detectors(call) == []
 
 
+@pytest.mark.parametrize("paid", [0.0, 50.0])
+def test_a_reward_that_marks_first_steps_is_no_mistake(paid):
+    """The values jump at the flags, and fit in the rows after them."""
+    rng = np.random.default_rng(0)
+    ends = np.stack([np.isin(np.arange(256), rng.integers(3, 40, 99).cumsum()) for _ in range(8)], 1)
+    first = np.concatenate([np.ones((1, 8), bool), ends[:-1]])
+    rewards, last = np.where(first, paid, rng.normal(1, 0.1, ends.shape)), np.full(8, 20.0)
+    values = fastgae.discounted_returns(rewards, ends, last_values=last) + rng.normal(0, 0.1, ends.shape)
+    assert detectors({"rewards": rewards, "values": values, "terminated": ends, "last_values": last}) == []
+
+
+def test_episodes_of_two_steps_have_no_reset_rows():
+    """They look like a reset row and one step."""
+    rewards, values = np.random.default_rng(0).normal(size=(2, 128, 8))
+    ends = np.tile([[False], [True]], (64, 8))
+    assert detectors({"rewards": ends * rewards, "values": values, "terminated": ends, "last_values": values[0]}) == []
+
+
+def test_both_flags_at_the_same_few_steps_may_be_chance():
+    rng = np.random.default_rng(0)
+    call = small_call((8, 4))
+    terminated = rng.random((8, 4)) < 0.4
+    truncated = np.zeros_like(terminated)
+    truncated[tuple(np.argwhere(terminated)[:2].T)] = True
+    flags = {"truncated": truncated, "final_values": np.ones((8, 4))}
+    assert detectors(call | flags | {"terminated": terminated}) == []
+    assert detectors(call | flags | {"terminated": truncated}) == ["truncation_as_termination"]
+
+
 def penalised(envs):
     return TransformReward(envs, lambda rewards: rewards - 0.5)
 
@@ -285,6 +314,16 @@ def test_swapped_axes_are_found():
         (finding,) = fastgae.diagnose(**call, time_axis=1)
         assert finding.detector == "axes_swapped"
         assert "time_axis=0" in finding.change
+
+
+def test_envs_that_do_nearly_the_same_are_no_axis_of_time():
+    """As in a first rollout, if all start in one state: V changes from step to step, and hardly from env to env."""
+    rng = np.random.default_rng(0)
+    values = 20 * np.sin(np.arange(200)[:, np.newaxis] / 3) + rng.normal(0, 0.1, (200, 16))
+    call = {"rewards": np.ones((200, 16)), "values": values, "terminated": np.zeros((200, 16)), "last_values": 1.0}
+    assert detectors(call) == []
+    call["values"] = rng.normal(0, 0.1, (200, 16)).cumsum(0) + 20 * rng.normal(size=16)
+    assert detectors(call | {"time_axis": 1}) == ["axes_swapped"]
 
 
 @pytest.mark.parametrize("plant", [mistakes.late, mistakes.early, mistakes.unflagged])
@@ -479,6 +518,16 @@ def test_the_overview():
     assert nothing.overview.explained_variance is None
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_of_returns_is_no_variance(dtype):
+    """All answers are wrong: with a lambda of 1, the returns are 0 but for the rounding of A + V."""
+    values = np.random.default_rng(0).normal(size=(64, 16)).astype(dtype)
+    call = {"rewards": 0 * values, "values": values, "last_values": np.zeros(16, dtype)}
+    found = fastgae.diagnose(**call, terminated=None, gamma=1.0, gae_lambda=1.0)
+    assert found.overview.explained_variance is None
+    assert "explained variance of the returns: undefined" in str(found)
+
+
 def test_any_rank_and_axis():
     for shape, axis in (((32,), 0), ((2, 32, 3), 1), ((3, 2, 32), -1)):
         rewards, values = np.random.default_rng(0).normal(size=(2, *shape))
@@ -538,6 +587,15 @@ def test_a_notebook_shows_the_report_and_a_picture_of_the_suspect_steps(tmp_path
         empty = fastgae.diagnose(np.zeros(shape), np.zeros(shape), np.zeros(shape), last_values=1.0)
         assert len(empty.plot().axes) == 4
     empty.plot().savefig(tmp_path / "empty.svg")
+
+
+def test_ticks_of_a_picture_are_steps():
+    pytest.importorskip("matplotlib")
+    call = small_call((1_000_000,)) | {"last_values": 0.0}
+    figure = fastgae.diagnose(**call).plot()
+    figure.draw_without_rendering()
+    assert "999980" in [each.get_text() for each in figure.axes[3].get_xticklabels()]
+    assert figure.axes[3].xaxis.get_offset_text().get_text() == ""
 
 
 def test_a_notebook_shows_a_result_in_a_few_numbers():

@@ -125,6 +125,9 @@ def test_next_step_without_prev_done_warns_where_row_0_looks_like_a_reset_row(ba
     (message,) = warned(rewards)
     for words in (f"reset row in {count} of 9 environments", "Pass prev_done", "all False for the first rollout"):
         assert words in message
+    turned = (each.T for each in (rewards, case.values[:33], case.terminated))
+    with pytest.warns(UserWarning, match=f"reset row in {count} of 9 environments"):
+        fastgae.gae(*turned, last_values=case.last_values, autoreset="next_step", time_axis=1, backend=backend)
     assert warned(rewards, prev_done=np.zeros(9)) == warned(rewards, autoreset="same_step") == []
     for change in ("row 0 has rewards", "another row has none", "the rows after a done have rewards"):
         other = rewards.copy()

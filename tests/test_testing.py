@@ -259,6 +259,13 @@ def test_an_unknown_convention_is_said_to_be_unknown():
     with pytest.raises(AssertionError, match="unknown"):
         assert_gae(squashed)
 
+    def without_final_values(rewards, values, terminated, truncated, last_values):
+        flags = terminated, truncated
+        return np.tanh(fastgae.gae(rewards, values, *flags, last_values=last_values, final_values=values).advantages)
+
+    right = identify(without_final_values).smallest["fastgae"]
+    assert "final_values=values" in right  # the best that it can do
+
 
 def test_peers():
     """The functions of fastgae.compat compute what the libraries compute; tests/peers tests the libraries' own."""
@@ -518,5 +525,9 @@ def test_functions_that_cannot_be_identified():
     for names, error in (({"x": "values"}, "names has 'x'"), ({"values": "qqq"}, "expected one of discounts, done, ")):
         with pytest.raises(ValueError, match=error):
             identify(lambda rewards, values: rewards, names=names)
+    with pytest.raises(TypeError, match=r"names\['values'\] is None, and it has no default: say what it is with names"):
+        identify(lambda rewards, values: rewards, names={"values": None})
+    with pytest.raises(TypeError, match=r"names must be a dict, such as \{.d.: .terminated.\}, got \['values'\]"):
+        identify(lambda rewards, values: rewards, names=["values"])
     with pytest.raises(TypeError, match="next_done has no done or starts beside it"):
         identify(lambda rewards, values, terminated, x: rewards, names={"x": "next_done"})

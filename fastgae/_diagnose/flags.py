@@ -8,7 +8,7 @@ import numpy as np
 from fastgae._call import Array
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.rows import reset_rows_with_rewards, reset_rows_without_rewards
-from fastgae._diagnose.steps import Steps, by_chance, episode_lengths, median, number_of, shifted
+from fastgae._diagnose.steps import Steps, by_chance, episode_lengths, jump, median, number_of, shifted
 
 
 def inverted(steps: Steps) -> Iterator[Finding]:
@@ -46,8 +46,7 @@ def _axes_look_swapped(steps: Steps) -> str:
         return ""
     if not steps.unmasked.all():
         return _mask_of_other_axis(steps.unmasked) if steps.sequences else ""
-    across = np.full(steps.shape, np.nan)
-    across[:, :-1] = steps.values[:, 1:]
+    across, far = (_values_of_env(steps, by) for by in (1, steps.shape[1] // 2))
     along, inside = steps.next_row, ~steps.done
     if steps.next_values is not None:
         same = []
@@ -59,14 +58,24 @@ def _axes_look_swapped(steps: Steps) -> str:
                 f"next_values equal the values of the next env at {same[1]:.0%} of the steps, and the values of the "
                 f"next row at {same[0]:.0%}"
             )
-    differs = np.abs(across - steps.values) > steps.tolerance  # because envs that do the same are no evidence
+    near, far = np.abs(across - steps.values), np.abs(far - steps.values)
+    differs = near > steps.tolerance  # because envs that do the same are no evidence
     by_row, by_env = median(steps.errors[inside]), median(steps.errors_along(across)[inside & differs])
-    if by_row > 3.0 * by_env and by_row > 10.0 * steps.tolerance:
+    # Nor are envs that do nearly the same: each is as near to all others, but along time to its neighbours.
+    in_order = median(far[inside & differs]) > 1.5 * median(near[inside & differs])
+    if in_order and by_row > 3.0 * by_env and by_row > 10.0 * steps.tolerance:
         return (
             f"the median TD error from row to row is {by_row:.3g}, but {by_env:.3g} from env to env, over "
             f"{number_of(inside):,} steps"
         )
     return ""
+
+
+def _values_of_env(steps: Steps, by: int) -> Array:
+    """Return the values of the env ``by`` columns later; NaN where there is none."""
+    values = np.full(steps.shape, np.nan)
+    values[:, :-by] = steps.values[:, by:]
+    return values
 
 
 def _mask_of_other_axis(exists: Array) -> str:
@@ -146,7 +155,7 @@ def flags_look_shifted(steps: Steps) -> Shift | None:
     if _crowded(steps):
         return None
     by_rewards = _shift_by_rewards(steps)
-    if by_rewards is not None and _values_jump_at_flags(steps, by_rewards):
+    if by_rewards is not None and any(_jump_at_flags(steps, by_rewards, of) for of in (steps.changes, steps.errors)):
         by_rewards = None
     return _shift_by_next_values(steps) or by_rewards or _shift_by_errors(steps)
 
@@ -154,7 +163,7 @@ def flags_look_shifted(steps: Steps) -> Shift | None:
 def rewards_look_shifted(steps: Steps) -> Shift | None:
     """Return where rewards mark other rows than the flags do, if the values jump at the flags, or None."""
     found = None if _crowded(steps) else _shift_by_rewards(steps)
-    return found if found is not None and _values_jump_at_flags(steps, found) else None
+    return found if found is not None and _jump_at_flags(steps, found, steps.changes) else None
 
 
 def _crowded(steps: Steps) -> bool:
@@ -162,11 +171,10 @@ def _crowded(steps: Steps) -> bool:
     return bool(np.mean(steps.done) > 0.4)
 
 
-def _values_jump_at_flags(steps: Steps, found: Shift) -> bool:
-    """Return whether V changes far more at the flags than in the rows where the rewards say that episodes end."""
+def _jump_at_flags(steps: Steps, found: Shift, numbers: Array) -> bool:
+    """Return whether numbers are far larger at the flags than in the rows where the rewards say that episodes end."""
     base = 1 if steps.next_step else 0
-    here, there = (steps.changes[shifted(found.flags, base + by)] for by in (0, found.by))
-    return median(here) > 3.0 * median(there)
+    return jump(numbers, *(shifted(found.flags, base + by) for by in (0, found.by)))
 
 
 def _surprises(steps: Steps) -> Array:
@@ -278,7 +286,8 @@ def merged(steps: Steps) -> Iterator[Finding]:
     """Find time limits that are flagged as terminated."""
     both = steps.terminated & steps.truncated & steps.exists
     count = number_of(both)
-    if count >= 2 and count == number_of(steps.truncated & steps.exists):
+    elsewhere = steps.terminated[steps.exists & ~steps.truncated]
+    if count == number_of(steps.truncated & steps.exists) and by_chance(elsewhere, count) < 1e-3:
         yield Finding(
             f"all {count:,} truncated steps are flagged as terminated too, and terminated wins",
             steps.places(both),

@@ -108,11 +108,10 @@ def normaliser(steps: Steps) -> Iterator[Finding]:
     one_each = steps.given.normalize == "per_env"
     groups = [advantages[exists[:, n], n] for n in range(steps.shape[1])] if one_each else [advantages[exists]]
     degenerate, spoiled = [], []
-    noise = 8.0 * np.finfo(steps.given.rewards.dtype).eps * np.abs(steps.values[exists]).max(initial=0.0)
     for n, kept in enumerate(groups):
         if not np.isfinite(kept).all():
             spoiled.append(n)
-        elif kept.size < 2 or kept.std() <= max(noise, 10.0 * EPS):
+        elif kept.size < 2 or kept.std() <= max(steps.noise, 10.0 * EPS):
             degenerate.append(n)
     for envs, what, why, change in (
         (

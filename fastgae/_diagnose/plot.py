@@ -46,6 +46,9 @@ def draw(column: Column, title: str, times: Sequence[int], marks: Sequence[tuple
         panel.set_ylabel(name)
         style(panel)
         panel.margins(x=0.01)
+    for axis in (whole.xaxis, whole.yaxis, panels[-1].xaxis):
+        axis.get_major_locator().set_params(integer=True)
+        axis.get_major_formatter().set_useOffset(False)  # steps have their own numbers
     panels[-1].set_xlabel("step; a circle: suspect; a line: the episode ends, dashed where it is truncated")
     figure.align_ylabels()
     return figure

@@ -89,8 +89,8 @@ class Overview(NamedTuple):
     def size(self) -> str:
         """Return the size of the rollout in words."""
         if self.tokens is None:
-            return f"{self.steps:,} steps of {self.envs:,} environment{'s' * (self.envs != 1)}"
-        return f"{self.tokens:,} tokens of {self.envs:,} sequence{'s' * (self.envs != 1)}"
+            return f"{self.steps:,} step{'s' * (self.steps != 1)} of {self.envs:,} environment{'s' * (self.envs != 1)}"
+        return f"{self.tokens:,} token{'s' * (self.tokens != 1)} of {self.envs:,} sequence{'s' * (self.envs != 1)}"
 
     def lines(self) -> dict[str, str]:
         """Return the lines of the report: what each is about, and its text."""

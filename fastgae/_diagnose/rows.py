@@ -7,7 +7,7 @@ import numpy as np
 
 from fastgae._call import Array
 from fastgae._diagnose.report import Finding
-from fastgae._diagnose.steps import Steps, by_chance, number_of, shifted
+from fastgae._diagnose.steps import Steps, by_chance, jump, number_of, shifted
 
 
 def reset_rows(steps: Steps) -> Iterator[Finding]:
@@ -30,13 +30,17 @@ def reset_rows_without_rewards(steps: Steps) -> Array | None:
     """Return the rows after a done if all of them, and few others, have reward 0 and no flag, or None."""
     if steps.next_step:
         return None
-    after = shifted(steps.done & steps.unmasked, 1) & steps.unmasked
+    ends = steps.done & steps.unmasked
+    after = shifted(ends, 1) & steps.unmasked
     count = number_of(after)
     if count < 2 or (steps.rewards[after] != 0).any() or steps.done[after].any():
         return None
     elsewhere = steps.rewards[~after & steps.unmasked] == 0
     # A first step may have reward 0 too. If these are reset rows, the rows after them are first steps with rewards.
     second = shifted(after, 1) & steps.unmasked
+    # Two steps look like a reset row and one step; and V jumps to a first step, but not to a final observation.
+    if steps.done[second].all() or jump(steps.changes, ends, after):
+        return None
     rewarded = number_of(steps.rewards[second])
     return after if by_chance(elsewhere, count) < 1e-3 and rewarded > 0.5 * number_of(second) else None
 

@@ -145,9 +145,15 @@ class Steps:
             errors = self.matrix(computed.advantages)[self.exists]  # returns - values, before returns are rounded
         else:
             errors = self.matrix(computed.returns)[self.exists] - values
-        variance = np.var(errors + values) if errors.size else 0.0
-        explained = 1.0 - np.var(errors) / variance if variance else np.nan
+        deviation = np.std(errors + values) if errors.size else 0.0
+        explained = 1.0 - np.var(errors) / deviation**2 if deviation > self.noise else np.nan
         return float(explained) if np.isfinite(explained) else None
+
+    @functools.cached_property
+    def noise(self) -> float:
+        """Return the standard deviation that rounding alone may give to advantages and returns."""
+        eps = np.finfo(self.given.rewards.dtype).eps
+        return float(8.0 * eps * np.abs(self.values[self.exists]).max(initial=0.0))
 
     def advantages(self, **changed: Any) -> Array:
         """Return the advantages of the call, with some arguments changed."""
@@ -225,6 +231,11 @@ def number_of(flags: Array) -> int:
 def median(numbers: Array) -> float:
     finite = numbers[np.isfinite(numbers)]
     return float(np.median(finite)) if finite.size else np.nan
+
+
+def jump(numbers: Array, here: Array, there: Array) -> bool:
+    """Return whether numbers are far larger in some rows than in other ones, and than usual."""
+    return median(numbers[here]) > 3.0 * max(median(numbers[there]), median(numbers))
 
 
 def by_chance(hits: Array, times: int) -> float:

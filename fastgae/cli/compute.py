@@ -107,8 +107,8 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN:STEP:FAILURE",
         help="rewards from success: success:-1:100 is -1 a step, but 0 at success and -100 at failure",
     )
-    about = "use at most about this much memory (default: %(default)s)"
-    add("--memory", default="1GB", type=amount, metavar="BYTES", help=about)
+    about = "use at most about this much memory, such as 256MB (default: %(default)s)"
+    add("--memory", default="1GB", type=amount, metavar="AMOUNT", help=about)
     parser.set_defaults(**DEFAULTS)
 
 
@@ -184,5 +184,5 @@ def run(args: argparse.Namespace) -> int:
     elif not args.quiet:
         print(report)
         if args.plot:
-            print(f"Plot written to {args.plot}")
+            print(f"Plot in {args.plot}")  # drawn now, or with the results that --resume keeps
     return 0

@@ -9,6 +9,7 @@ from typing import get_args
 
 import fastgae
 from fastgae._call import ROLES, Role
+from fastgae._engine import dispatch
 from fastgae._support.archive import shown
 from fastgae._typing import Autoreset, Normalize
 from fastgae.cli import compute
@@ -109,6 +110,10 @@ def of_data(args: argparse.Namespace) -> fastgae.Diagnosis:
 
 def of_rollout(args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
     path = Path(args.source[0])
+    try:
+        dispatch.recycle()
+    except ValueError as error:  # of the environment, and not of the file
+        raise CommandError(str(error), exit_code=2) from error
     try:
         arguments, unused = read_arrays(path, REQUIRED, ARRAYS + COEFFICIENTS)
         for name in unused:

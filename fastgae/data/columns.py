@@ -82,7 +82,8 @@ def chosen_columns(
     for role, name in given.items():
         if role not in ROLES:
             swapped = f": do you mean {column_argument(str(name), role)}?" if name in ROLES else ""
-            raise ValueError(f"columns: unknown role {role}; the roles are {', '.join(ROLES)}{swapped}")
+            given_as = column_argument(role, name)
+            raise ValueError(f"{given_as}: unknown role {role}; the roles are {', '.join(ROLES)}{swapped}")
     if rewards is not None:
         if "rewards" in given:
             raise ValueError(f"{argument('rewards')} makes rewards of success: leave the column of rewards out")

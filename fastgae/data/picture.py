@@ -80,7 +80,9 @@ def _density(panel: Any, values: Array, returns: Array) -> None:
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
     style(panel)
-    line, finite = shown_range(np.concatenate([values, returns])), np.isfinite(values) & np.isfinite(returns)
+    low, high = shown_range(np.concatenate([values, returns]))
+    margin = (high - low) / 20  # so that the outermost numbers, or all, if they are the same, are not on an axis
+    line, finite = (low - margin, high + margin), np.isfinite(values) & np.isfinite(returns)
     colors = LinearSegmentedColormap.from_list("steps", SHADES)
     panel.hist2d(values[finite], returns[finite], BINS, range=[line, line], cmin=1, cmap=colors, norm=LogNorm())
     panel.plot(line, line, "--", color=VERMILION, linewidth=1.4)

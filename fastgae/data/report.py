@@ -45,7 +45,8 @@ class Sums:
 
     @property
     def explained_variance(self) -> float:
-        varies = self.returns.variance > 0
+        # The returns of a constant reward are A + V, and vary by the rounding of float32.
+        varies = self.returns.variance > 1e-12 * self.advantages.variance
         return 1 - self.advantages.variance / self.returns.variance if varies else float("nan")
 
 

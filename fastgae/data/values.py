@@ -16,7 +16,7 @@ import pyarrow as pa
 from fastgae._call import Array
 from fastgae.data.arrays import arrays_of, column_of
 from fastgae.data.columns import Columns, numbers_in
-from fastgae.data.errors import DataError, is_remote, reading
+from fastgae.data.errors import DataError, argument, is_remote, reading
 from fastgae.data.files import NPY, by_suffix, files_of, kind_of, path_of
 from fastgae.data.formats import parts_in
 from fastgae.data.rows import SLICE, Advance, Batches, Rows, even
@@ -35,7 +35,7 @@ def values_file(values: str | os.PathLike[str], columns: Sequence[str]) -> Path 
     if path.exists():
         return path
     if isinstance(values, os.PathLike) or is_remote(path) or by_suffix(path) or len(path.parts) > 1:
-        raise DataError(f"values {str(path)!r} does not exist, and no column has this name")
+        raise DataError(f"{argument('values')} {str(path)!r} does not exist, and no column has this name")
     return None
 
 

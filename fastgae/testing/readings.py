@@ -64,6 +64,8 @@ COPIES = {"torch": ("torch", "tensor"), "jax": ("jax.numpy", "array")}
 def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | None) -> list[dict[str, str]]:
     """Return what the arguments of a function may be. ``names`` says it for some; None there leaves an argument out."""
     parameters = _parameters(function)
+    if not isinstance(names, Mapping | None):
+        raise TypeError(f'names must be a dict, such as {{"d": "terminated"}}, got {names!r}')
     given = dict(names or {})
     named = {name for name, each in parameters.items() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
     takes_more = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
@@ -77,8 +79,10 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
     possible |= {name: () if role is None else (role,) for name, role in given.items()}
     for name, roles in possible.items():
         if not roles and name in named and parameters[name].default is inspect.Parameter.empty:
+            why = f"names[{name!r}] is None, and it has no default: say what it is"
+            why = why if name in given else f"cannot tell what the argument {name} is: say so"
             raise TypeError(
-                f"cannot tell what the argument {name} is: say so with names={{{name!r}: ...}}, one of "
+                f"{why} with names={{{name!r}: ...}}, one of "
                 f"{', '.join(WORDS)}, or fill it in: identify(functools.partial({shown}, {name}=...))"
             )
     possible = {name: roles for name, roles in possible.items() if roles}

@@ -138,10 +138,14 @@ def test_plot(recorded, capsys, tmp_path):
     source, *_ = recorded
     assert compute(source, "--ends", "terminated", "--plot", str(tmp_path / "a.svg")) == 0
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
-    assert f"Plot written to {tmp_path / 'a.svg'}" in capsys.readouterr().out
+    assert f"Plot in {tmp_path / 'a.svg'}" in capsys.readouterr().out
     options = ["--ends", "terminated", "--json", "-o", str(tmp_path / "b.parquet"), "--plot", str(tmp_path / "b.png")]
     assert compute(source, *options) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 1000
+    kept = (tmp_path / "b.png").stat().st_mtime_ns
+    assert compute(source, *options[:2], *options[3:], "--resume") == 0
+    assert "written" not in capsys.readouterr().out  # it was there
+    assert (tmp_path / "b.png").stat().st_mtime_ns == kept
 
 
 @pytest.mark.parametrize(
@@ -188,6 +192,8 @@ def test_what_cannot_be_used(recorded, capsys):
         (["-o", "results.csv"], "out must end in .parquet, .arrow"),
         (["--column", "values=v"], "there is no column 'v' for values; there are run, step, reward, values"),
         (["--column", "reward"], "expected ROLE=NAME, such as rewards=next.reward, got 'reward'"),
+        (["--values", "none.npy"], "error: --values 'none.npy' does not exist"),
+        (["--memory", "1000000"], "expected an amount of memory such as 256MB, got '1000000'"),
         (["--critic", "my_critic"], "argument --critic: expected MODULE:NAME"),
         (["--critic", "my:critic", "--values", "v"], "argument --values: not allowed with argument --critic"),
         (["--plot", "a.jpg"], "argument --plot: expected a file name that ends in .png, .pdf, .svg, got 'a.jpg'"),
@@ -257,6 +263,12 @@ def test_errors_name_options(recorded, capsys):
         ({"columns": {}}, None, "pass --column rewards=reward", "pass columns={'rewards': 'reward'}"),
         ({**ends, "out": results}, ["-o", results], *exists),
         ({**ends, "n": 3}, ["--n", "3"], *wrong_n),
+        (
+            {"columns": {"reward": "rewards"}},
+            ["--column", "reward=rewards"],
+            "error: --column reward=rewards: unknown role",
+            "columns={'reward': 'rewards'}: unknown role",
+        ),
         ({**ends, "into": "a", "out": "b"}, ["--into", "a", "-o", "b"], "--out and --into both", "out and into both"),
         ({**ends, "label_quantile": 7}, ["--label-quantile", "7"], "--label-quantile must be", "label_quantile must"),
     ):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from fastgae._engine import dispatch
 from fastgae.cli import archive
 from fastgae.cli.main import main
 
@@ -227,6 +228,13 @@ def test_a_file_that_would_fill_the_memory(saved, refused, monkeypatch):
         patch.setattr(np.lib.format, "read_array", None)
         assert "its arrays have 524,548 elements" in refused(path)
     assert archive.usable_memory() > 1 << 20
+
+
+def test_a_wrong_setting_is_not_the_fault_of_the_file(saved, under, capsys):
+    under(FASTGAE_RECYCLE="lots")
+    dispatch.recycle.cache_clear()
+    assert main(["diagnose", saved()]) == 2
+    assert capsys.readouterr().err.startswith("fastgae diagnose: error: FASTGAE_RECYCLE='lots' is not")
 
 
 def test_memory_that_runs_out(saved, refused, monkeypatch):

@@ -18,7 +18,7 @@ def test_columns(tmp_path, recorded):
     for arguments, message in (
         ({}, 'nothing says which episodes ended for good: name a column of "terminated", False if none did, or of'),
         ({"columns": {"rewards": "reward"}}, "no column 'reward' for rewards; there are episode, rewards, values"),
-        ({"columns": {"reward": "rewards"}}, "columns: unknown role reward; the roles are file, env, episode"),
+        ({"columns": {"reward": "rewards"}}, "columns={'reward': 'rewards'}: unknown role reward; the roles are "),
         ({"ends": "truncated"}, 'ends must be "terminated" or None'),
         ({"columns": {"rewards": None}}, "columns={'rewards': None} leaves rewards out, which gae needs"),
         ({"format": "csv"}, "format must be"),

@@ -111,6 +111,14 @@ def test_what_is_damaged_is_computed_again(tmp_path, recorded, scattered):
             out.unlink()
 
 
+def test_rounding_of_returns_is_no_variance(tmp_path, recorded):
+    table = recorded.table("episode", "values").append_column("rewards", pa.array(0 * recorded.rewards))
+    source = write(table, tmp_path / "a.parquet", 1000)
+    report = compute(source, ends="terminated", gae_lambda=1.0, progress=False)
+    assert report.returns_std > 0
+    assert np.isnan(report.explained_variance)
+
+
 def test_report(tmp_path, recorded):
     table = recorded.table("episode", "rewards", "values").append_column("loss", pa.array(recorded.rewards))
     report = compute(write(table, tmp_path / "a.parquet", 1000), ends="terminated", progress=False)

@@ -133,6 +133,13 @@ def test_numbers_that_are_too_small(example, capsys, given):
     assert f"error: {option} must be at least 1" in capsys.readouterr().err
 
 
+def test_a_folder_that_is_missing_is_said_before_the_training(example, tmp_path, capsys):
+    for name in ("ppo_cartpole", "tokens", "ppo_cleanrl_style"):
+        with pytest.raises(SystemExit):
+            example(name).main(["--plot", str(tmp_path / "none" / "plot.svg")])
+        assert f"error: --plot: there is no folder {tmp_path / 'none'}" in capsys.readouterr().err
+
+
 def test_examples_to_copy_are_short():
     for name in ("ppo_cartpole", "ppo_jax", "tokens"):
         assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 150
@@ -197,4 +204,7 @@ def test_lerobot_labels(example, tmp_path):
     labelled = program.labelled(tmp_path / "reach")["positive"]
     assert len(labelled) == report.steps
     assert 0.29 < labelled.mean() < 0.31
+    for wrong in (["--episodes", "0"], ["--plot", str(tmp_path / "none" / "labels.png")]):
+        with pytest.raises(SystemExit):
+            program.parse([str(tmp_path / "other"), *wrong])
     assert (tmp_path / "labels.png").is_file()

@@ -268,6 +268,14 @@ def test_both_flags_at_the_same_few_steps_may_be_chance():
     assert detectors(call | flags | {"terminated": truncated}) == ["truncation_as_termination"]
 
 
+def test_padded_answers_have_no_common_length_by_chance():
+    """The longest of them are few."""
+    rng = np.random.default_rng(0)
+    lengths, rows = np.repeat(np.arange(48, 64), 4), np.arange(64)[:, np.newaxis]
+    call = {"rewards": rng.normal(size=(64, 64)), "values": rng.normal(size=(64, 64)), "mask": rows < lengths}
+    assert detectors(call | {"terminated": rows == lengths - 1, "last_values": 0.0}) == []
+
+
 def penalised(envs):
     return TransformReward(envs, lambda rewards: rewards - 0.5)
 

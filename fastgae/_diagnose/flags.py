@@ -295,7 +295,7 @@ def merged(steps: Steps) -> Iterator[Finding]:
             "pass terminated as env.step returned it, not terminated | truncated",
         )
     elif not steps.truncated.any():
-        limit, ends, count = common_length(steps.terminated & steps.exists, steps.exists)
+        limit, ends, count = common_length(steps.terminated & steps.exists, steps.exists, steps.mask is not None)
         if limit and not _hold_bootstraps(steps, ends):
             yield Finding(
                 f"looks like a time limit flagged as terminated: {number_of(ends):,} of {count:,} episodes last "
@@ -317,13 +317,16 @@ def _hold_bootstraps(steps: Steps, ends: Array) -> bool:
     return bool(are_large and np.mean(np.abs(rest) < 0.5 * np.abs(bootstraps)) > 0.8)
 
 
-def common_length(ends: Array, exists: Array) -> tuple[int, Array, int]:
-    """Return the length that most whole episodes have and none exceeds (or 0), their last steps, and their number."""
+def common_length(ends: Array, exists: Array, whole: bool) -> tuple[int, Array, int]:
+    """Return the length that most whole episodes have and none exceeds (or 0), their last steps, and their number.
+
+    The first episode of an env may have begun before the rollout (unless ``whole``, as in a batch of padded episodes),
+    and is as long as the others only by chance.
+    """
     lengths = episode_lengths(ends, exists)
     unfinished = np.count_nonzero(exists, 0) - lengths.sum(0)
     limit = int(max(lengths[ends].max(initial=0), unfinished.max(initial=0)))
-    # The first episode of an env may have begun before the rollout, and is as long as the others only by chance.
-    began_before = ends & (np.cumsum(ends, 0) == 1) & (lengths < limit)
+    began_before = ends & (np.cumsum(ends, 0) == 1) & (lengths < limit) & (not whole)
     found = lengths[ends & ~began_before]
     counts = np.bincount(found, minlength=limit + 1)
     shared = int(counts[limit])
@@ -383,7 +386,7 @@ def _jumps(steps: Steps) -> Array:
         return np.append(at_once, False)[:, np.newaxis] & (errors > 2.0 * usual) & moved
     for factor in (8.0, 16.0, 32.0, 64.0):
         large = (errors > factor * usual) & moved
-        limit, ends, _ = common_length(large, ~none)
+        limit, ends, _ = common_length(large, ~none, False)
         if limit:
             return ends
         starts, lengths = steps.next_row[large], episode_lengths(large, ~none)[large]

@@ -178,10 +178,10 @@ def compute(
 
 
 @contextmanager
-def _shown(progress: bool, what: str, total: int, unit: str = "steps") -> Iterator[Advance]:
+def _shown(progress: bool, what: str, total: int, unit: str = "rows") -> Iterator[Advance]:
     """Show the progress of a part of the computation."""
     if not progress or sys.stderr is None:  # it is None where the caller has closed it
-        yield lambda steps: None
+        yield lambda rows: None
         return
     with brought_by("data", "a progress bar"):
         from tqdm import tqdm

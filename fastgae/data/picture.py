@@ -52,8 +52,8 @@ def draw(plan: Plan, state: State, done: Done, path: Path) -> None:
     title = f"{state.out.name}: {done.sums.steps:,} steps in {done.sums.episodes:,} episodes"
     figure = new_figure(9.6 if advantages is None else 14.4, 4.8, title)
     first, second, *third = figure.subplots(1, 2 if advantages is None else 3)
-    _histogram(first, *(("return R", returns) if advantages is None else ("advantage A", advantages)))
-    _histogram(second, "length of an episode", lengths)
+    _histogram(first, "steps", *(("return R", returns) if advantages is None else ("advantage A", advantages)))
+    _histogram(second, "episodes", "length of an episode", lengths)
     for panel in third:
         with np.errstate(all="ignore"):  # infinity is data here
             _density(panel, returns - advantages, returns)
@@ -66,10 +66,15 @@ def draw(plan: Plan, state: State, done: Done, path: Path) -> None:
         raise WriteError(path, first_line(error)) from error
 
 
-def _histogram(panel: Any, label: str, numbers: Array) -> None:
+def _histogram(panel: Any, counted: str, label: str, numbers: Array) -> None:
     style(panel)
+    panel.set_ylabel(counted)
     low, high = shown_range(numbers)
-    panel.hist(numbers[np.isfinite(numbers)], BINS, range=(low, high), color=BLUE, histtype="stepfilled")
+    edges = np.linspace(low, high, BINS + 1)
+    if numbers.dtype.kind == "i":  # as many lengths in each bar
+        width = max(1.0, np.ceil((high - low) / BINS))
+        edges = np.arange(np.floor(low) - 0.5, high + width, width)
+    panel.hist(numbers[np.isfinite(numbers)], edges, color=BLUE, histtype="stepfilled")
     panel.set_xlabel(label)
     if outside := np.count_nonzero(~((numbers >= low) & (numbers <= high))):
         panel.set_title(f"{outside:,} further out", loc="right", fontsize=9, color=NOTE)
@@ -86,7 +91,8 @@ def _density(panel: Any, values: Array, returns: Array) -> None:
     colors = LinearSegmentedColormap.from_list("steps", SHADES)
     panel.hist2d(values[finite], returns[finite], BINS, range=[line, line], cmin=1, cmap=colors, norm=LogNorm())
     panel.plot(line, line, "--", color=VERMILION, linewidth=1.4)
-    panel.set_xlabel("return R against value V")
+    panel.set_xlabel("value V")
+    panel.set_ylabel("return R")
 
 
 def shown_range(numbers: Array) -> tuple[float, float]:

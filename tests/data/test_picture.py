@@ -131,7 +131,7 @@ def test_edges(tmp_path, name, values, monkeypatch):
     estimator = "gae" if values else "discounted_returns"
     compute(source, plot=plot, ends="terminated", estimator=estimator, progress=False)
     assert plot.read_bytes().startswith(STARTS[".png"])
-    with_values = ["advantage A", "length of an episode", "return R against value V"]
+    with_values = ["advantage A", "length of an episode", "value V"]
     expected = with_values if values else ["return R", "length of an episode"]
     assert [panel.get_xlabel() for panel in figures[0].axes] == expected
     if name == "one step":  # it is inside of the axes
@@ -161,3 +161,9 @@ def test_written_whole_or_not_at_all(tmp_path, recorded, monkeypatch):
     compute(source, plot=plot, resume=True, progress=False)
     assert plot.read_bytes().startswith(STARTS[".png"])
     assert names(tmp_path) == ["a.advantages.parquet", "a.parquet", "a.png"]
+
+
+def test_each_bar_has_as_many_lengths():
+    panel = picture.new_figure(2, 2, "").subplots()
+    picture._histogram(panel, "episodes", "length of an episode", np.arange(1, 131))
+    assert set(panel.patches[0].xy[:, 1]) == {0, 2}

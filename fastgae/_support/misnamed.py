@@ -154,6 +154,7 @@ ABSENT_HERE = {
     **dict.fromkeys(("num_envs", "n_envs"), "rewards say how many envs there are"),
     "values": "it needs no values; gae, td_lambda and n_step_returns take them",
     "last_values": "V after the last step is the last row of next_values",
+    "autoreset": "fastgae.valid_steps(terminated, truncated) is the mask of rollouts with reset rows",
     "eps": "1e-8 is added to the standard deviation; fastgae.normalize takes another eps",
     "device": "results are on the device of the first argument",
     "dtype": "results have the dtype of the arguments: float32 where all are, else float64",

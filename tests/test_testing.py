@@ -34,6 +34,7 @@ FINAL = "np.where(truncated[t], final_values[t], following)"
 BOOTSTRAP, TRACE = "np.where(terminated[t], 0, following)", "np.where(done, 0, advantage)"
 LATE = "np.concatenate([{0}[:1] & False, {0}[:-1]])"
 EARLY = "np.concatenate([{0}[1:], {0}[:1] & False])"
+TWICE = "np.concatenate([values[:-1], np.where(terminated[-1:], 0, last_values)])"
 BOTH = "    terminated, truncated = ({} for each in (terminated, truncated))\n"
 # Each mistake, by its name in the report, and what it writes in place of what.
 PLANTED = [
@@ -47,6 +48,7 @@ PLANTED = [
     ("rewards_whitened", {STEPS: f"    rewards = (rewards - rewards.mean(0)) / rewards.std(0, ddof=1)\n{STEPS}"}),
     ("last_values_ignored", {"else last_values": "else 0 * last_values"}),
     ("last_values_of_the_last_step", {"else last_values": "else values[t]"}),
+    ("last_values_twice", {STEPS: f"    values = {TWICE}\n{STEPS}"}),  # PureJaxQL
     ("truncation_as_termination", {BOOTSTRAP: "np.where(done, 0, following)"}),
     ("value_of_the_same_state", {FINAL: "np.where(truncated[t], values[t], following)"}),  # EmbodiChain, #610
     ("value_of_the_reset_observation", {FINAL: "following"}),
@@ -256,6 +258,7 @@ def test_an_unknown_convention_is_said_to_be_unknown():
     assert "What would help: say what masks is, with names={'masks': ...}; pass the gamma and gae_lambda that" in text
     assert "the smallest in which squashed and fastgae differ: rewards = [[0]], values = [[0]], masks = [[1]], " in text
     assert found.smallest["it gives"].startswith("result [")
+    assert "say what masks is" not in identify(squashed, names={"masks": "going_on"}).tried
     with pytest.raises(AssertionError, match="unknown"):
         assert_gae(squashed)
 
@@ -310,6 +313,12 @@ def test_outputs_that_are_arguments():
 
     assert detectors(identify(loop)) == ["output_unknown"]
 
+    def of_tokens(rewards, values):
+        advantages = fastgae.gae(rewards, values, None, last_values=0.0).advantages
+        return advantages, advantages * values
+
+    assert detectors(identify(of_tokens)) == ["output_unknown"]
+
 
 def test_padded_answers():
     """A loop that is right only where padding comes last is not taken for one that is wrong there, too.
@@ -330,6 +339,9 @@ def test_padded_answers():
     goes_on = lambda t, rows, steps: t < rows[-1]  # noqa: E731
     (finding,) = identify(loop).findings
     assert finding.detector == "one_episode"
+    assert "right only if the mask is one span in each row" in finding.what
+    goes_on = lambda t, rows, steps: t + 1 < len(rows)  # noqa: E731
+    (finding,) = identify(loop).findings
     assert "right only if padding comes last in each row" in finding.what
     goes_on = lambda t, rows, steps: t + 1 < steps  # noqa: E731
     assert not identify(loop).known
@@ -390,6 +402,27 @@ def test_calls_of_loops_without_flags_can_be_made():
     names = {"rewards": rewards, "values": values, "mask": rewards < 1, "gamma": 0.9, "gae_lambda": 0.5}
     got = eval(found.call, {**names, "np": np, "fastgae": fastgae})
     np.testing.assert_allclose(got, loop(**names), 1e-5, 1e-6)
+
+
+def test_a_call_whose_arrays_are_other_ones_says_so():
+    """One that slices along time is written for NumPy arrays with time first."""
+
+    def dropped(rewards, values, dones):
+        given = rewards[:, :-1], values, dones[:, :-1]
+        return fastgae.gae(*given, time_axis=1).advantages
+
+    assert "the same bits as this call, with arrays of shape (T, N)" in str(identify(dropped))
+    assert "as this call\n" in str(identify(lambda rewards, values, dones: dropped(rewards.T, values.T, dones.T).T))
+
+
+def test_arguments_that_are_filled_in_stay_so():
+    def loop(rewards, values, mask, gamma, gae_lambda):
+        given = {"last_values": 0.0, "mask": mask, "gamma": gamma, "gae_lambda": gae_lambda}
+        return fastgae.gae(rewards, values, None, **given).advantages
+
+    found = identify(partial(loop, mask=None, gamma=0.9))
+    assert found.function == "loop"
+    assert found.call.endswith("terminated=None, last_values=0.0, gamma=0.9, gae_lambda=gae_lambda)")
 
 
 def test_garbage_fails():

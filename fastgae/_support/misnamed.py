@@ -136,7 +136,9 @@ _LENGTHS = (
     "np.cumsum([0, *lengths])"
 )
 ABSENT_HERE = {
-    **dict.fromkeys(("seqlens", "seq_lens", "lengths", "sequence_lengths"), _LENGTHS),
+    **dict.fromkeys(("seqlens", "seq_lens", "length", "lengths", "sequence_lengths"), _LENGTHS),
+    "bad_masks": "pass truncated, where the bad_masks of row t + 1 are 0, and V after these steps as final_values",
+    **dict.fromkeys(("value_normalizer", "value_normaliser"), "pass values in units of the rewards, scaled back"),
     "cu_seqlens": "call gae_packed, which takes sequences end to end",
     "use_gae": "there is no such switch: GAE with gae_lambda=1.0 gives the discounted return minus V",
     "use_critic": "there is no such switch: without a critic, call discounted_returns",
@@ -166,6 +168,7 @@ FUNCTIONS_ELSEWHERE = {
     "estimate_advantages generalized_advantage_estimation generalized_advantage_estimate compute_gae_advantage_return "
     "get_gae",
     "gae_packed": "packed_gae gae_varlen",
+    "testing.identify": "identify",
     "td_lambda": "lambda_returns lambda_return td_lambda_returns td_lambda_return_estimate",
     "discounted_returns": "compute_returns returns discount_cumsum discounted_cumsum rewards_to_go cumulative_returns",
     "n_step_returns": "nstep n_step nstep_returns compute_nstep_return n_step_bootstrapped_returns",

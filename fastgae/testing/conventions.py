@@ -72,6 +72,10 @@ MISTAKES = {
     ),
     "last_values_ignored": ("the last episode of the rollout looks as if it had ended there", LAST_ROW),
     "last_values_of_the_last_step": ("V' of the last step is V of the state before its action", LAST_ROW),
+    "last_values_twice": (
+        "V' of the step before the last one is not the value of the state to which it led",
+        "bootstrap it with V of the last state",
+    ),
     "last_values_missing": (
         "an episode that goes on after the last row looks as if it had ended there",
         "take V of the state after the last step, as an argument or as one more row of values",
@@ -80,6 +84,7 @@ MISTAKES = {
         "the state after a truncated step has no value then, so values near a time limit become too small",
         FINAL,
     ),
+    "value_of_padding": ("the last step of an answer bootstraps from V of a masked one", "multiply values by the mask"),
     "value_of_the_same_state": ("V(s_t) is not the value of the state to which the step led", FINAL),
     "value_of_the_reset_observation": ("values[t + 1] belongs to the first observation of the next episode", FINAL),
     "truncation_dropped": ("truncated steps, and their rewards, teach nothing", FINAL),
@@ -100,7 +105,10 @@ MISTAKES = {
         "values are taken where there are none and left out where there are some, or the next episode leaks in",
         CUT,
     ),
-    "one_episode": (NEXT_EPISODE, "pass one episode per call, or per row of a padded batch"),
+    "one_episode": (
+        "values and advantages of the next episode, or of masked steps, leak into this one",
+        "pass one episode per call, or per row of a padded batch",
+    ),
     "values_not_subtracted": (
         "the result grows with V(s_t), so it is no advantage",
         "subtract values[t] from the target of step t",
@@ -282,6 +290,12 @@ AXES: dict[str, tuple[Choice, ...]] = {
             )
             for needs in ("last", "same rows")
         ),
+        Choice(
+            "last_values_twice",
+            "the step before the last one bootstraps from V after the last one",
+            {"v": "np.concatenate([{v}[:-1], np.where({e}[-1:], 0, last_values)])"},
+            "e",
+        ),
     ),
     "ends": (
         Choice("truncation_as_termination", "a truncated step counts as terminated", _ends("either", "either"), "u"),
@@ -301,13 +315,13 @@ AXES: dict[str, tuple[Choice, ...]] = {
         Choice(
             "truncation_dropped",
             "the TD error of a truncated step is 0, so its advantage is 0 and its return is V",
-            {"delta": "np.where({u}, 0, {delta})", "n": "{following}"},
+            {"r": "np.where({u}, {v}, {r})", **_ends("either", "either", "{following}")},
             "u",
         ),
         Choice(
             "ends_dropped",
             "the TD error of a step that ends an episode is 0, so its advantage is 0 and its return is V",
-            {"delta": "np.where({c}, 0, {delta})"},
+            {"r": "np.where({either}, {v}, {r})", **_ends("either", "either")},
             "e",
         ),
         Choice(
@@ -409,6 +423,12 @@ AXES: dict[str, tuple[Choice, ...]] = {
                 "decay": "np.where(mask, {decay}, 1)",
                 "settings": "",
             },
+            "mask",
+        ),
+        Choice(
+            "value_of_padding",
+            "right only if V of a masked step is 0: its TD error is 0, and the step before bootstraps from its V",
+            {"delta": "({delta} * mask)", "settings": ""},
             "mask",
         ),
         Choice("mask_ignored", "the mask has no effect on the recursion", {"settings": ""}, "mask"),

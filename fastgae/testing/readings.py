@@ -75,7 +75,8 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
             raise ValueError(f"names has {name!r}, but the function takes {', '.join(parameters)}")
         if role is not None and role not in WORDS:
             raise ValueError(f"names[{name!r}] is {role!r}; expected one of {', '.join(WORDS)}")
-    possible = {name: ROLES.get(name, ()) for name in parameters if name in named}
+    filled = getattr(function, "keywords", {})  # of functools.partial
+    possible = {name: ROLES.get(name, ()) for name in parameters if name in named and name not in filled}
     possible |= {name: () if role is None else (role,) for name, role in given.items()}
     for name, roles in possible.items():
         if not roles and name in named and parameters[name].default is inspect.Parameter.empty:
@@ -91,7 +92,8 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
     if not sensible:
         line = f"identify(lambda rewards, values, dones: {shown}(...))"
         raise TypeError(
-            "no argument of the function is rewards, two are the same, or next_done has no done or starts beside it: "
+            "no argument of the function is rewards, two are the same, or next_done has no done or starts beside it "
+            "(next_going_on: going_on or not_starts): "
             f'say what they are with names={{...: "rewards"}}, or call it in a lambda that names them: {line}'
         )
     return sensible
@@ -201,7 +203,7 @@ def inner_readings(roles: dict[str, str], library: str, layout: Layout, longer: 
     given, both = {*roles.values()}, (False, True)
     takes_flags = bool(given & {*FLAGS})
     for choices in itertools.product(
-        both if "values" in given and not given & {"last_values", "next_values"} else both[:1],
+        both if "values" in given and "next_values" not in given else both[:1],
         both if takes_flags else both[:1],
         both if given & {"last_values", *NEXT_FLAGS} else both[:1],
         ("float32", "bool") if takes_flags or "mask" in given else ("float32",),

@@ -85,6 +85,9 @@ class Identified:
 
     def _about(self) -> dict[str, str]:
         same = "the same bits as this call" if self.error == 0 else f"within {self.error:.0e} of this call, relatively"
+        numpy = "NumPy " * ("np." in self.call and "numpy" not in self.arguments)
+        shape = " of shape (T, N)" * ("(N, T" in self.arguments and "time_axis" not in self.call)
+        same += f", with {numpy}arrays{shape}" * bool(numpy or shape)
         same += " where no step has both flags" * any(finding.detector == "both_flags" for finding in self.findings)
         lines = {
             "unknown": self.tried,
@@ -255,6 +258,11 @@ class _Report:
         may_read = self.known and (match.reading.longer_flags or {"starts", "not_starts"} & match.reading.given)
         may_read = may_read and not any(choice.name == "flags_late" for choice in match.choices)
         begun = subject.beside(match, match.fields, rollout._replace(begins=True), FIRST) if may_read else ()
+        flipped = subject.rollout(match.reading, episodes=True).map(np.flipud)
+        padded = match.episodes and not kind.ends
+        pairs = [*subject.beside(match, match.fields, flipped, " with padding first")] if padded else []
+        any_span = pairs and all(relative(got, expected) <= CLOSE for _, got, expected in pairs)
+        padding = "the mask is one span in each row" if any_span else "padding comes last in each row"
         once, again = (subject.called(match.reading, rollout) or Outputs({}, {}, False, ()) for _ in range(2))
         words = [output.words(self.each_env) for output in match.outputs.values()] if self.known else []
         arrays = {name: (array, again.arrays.get(name)) for name, array in once.arrays.items()}
@@ -262,7 +270,7 @@ class _Report:
             "returns_of_normalised_advantages": [n for n, each in match.outputs.items() if each.base == TOO_EARLY],
             "returns_normalised": [n for n, each in match.outputs.items() if each.scaling and each.base == "returns"]
             * ("values" in match.reading.given),
-            "one_episode": [ONE_EPISODE if kind.ends else "padding comes last in each row"] * match.episodes,
+            "one_episode": [ONE_EPISODE if kind.ends else padding] * match.episodes,
             "first_flag": [name for name, got, expected in begun if relative(got, expected) > CLOSE],
             "outputs_exchanged": [
                 f"{name} is {each.base}" for name, each in match.outputs.items() if _exchanged(name, each)
@@ -284,7 +292,7 @@ class _Report:
     def tried(self) -> str:
         """Return what was tried, and what would help."""
         reading, ways = self.match.reading, [way for longer in (False, True) for way in self.subject.ways(longer)]
-        unsure = [name for name, role in reading.roles.items() if len(ROLES.get(name, ())) > 1]
+        unsure = [name for name in reading.roles if len(ROLES.get(name, ())) > 1 and name not in self.subject.said]
         help_ = [f"say what {name} is, with names={{{name!r}: ...}}" for name in unsure]
         if len(reading.takes) < 2:
             help_.append("pass the gamma and gae_lambda that it has built in, identify(f, gamma=..., gae_lambda=...)")

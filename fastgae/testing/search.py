@@ -56,8 +56,9 @@ class Subject:
 
     def __init__(self, function: Callable[..., Any], names: Mapping[str, str | None] | None, numbers: Any) -> None:
         self.function = function
-        self.name = getattr(function, "__name__", type(function).__name__)
+        self.name = getattr(getattr(function, "func", function), "__name__", type(function).__name__)
         self.assignments = assignments(function, names)
+        self.said = names or {}
         self.numbers: tuple[float, float] = numbers
         self.raised: dict[str, list[str]] = {}  # error -> in which rollouts
         self.slips: tuple[Choice, ...] = ()  # its mistakes if values have T rows, where T + 1 are right
@@ -208,7 +209,7 @@ class Subject:
         if ends < 2:
             fields |= {"e": "terminated" if ends else "no_flags", "either": "{e}", "c": "{e}"}
         if longer:
-            fields |= {"v": "values[:-1]", "last": "values[-1]"}
+            fields |= {"v": "values[:-1]", "last": "last_values" if "last_values" in given else "values[-1]"}
         elif "last_values" not in given:
             fields["last"] = "next_values[-1]" if "next_values" in given else NOTHING
         if "next_values" in given:
@@ -352,7 +353,7 @@ def names_of(rollout: Probe, reading: Reading, numbers: tuple[float, float]) -> 
     names = rollout.arguments(reading.longer_values)
     both = zip(("gamma", "gae_lambda"), numbers, strict=True)
     measured = {name: number for name, number in both if name not in reading.takes}
-    return {**names, **measured, "np": np, "fastgae": FASTGAE}
+    return {**names, **measured, "no_flags": False, "np": np, "fastgae": FASTGAE}
 
 
 def _runs_along_time(pulse: dict[str, Array]) -> bool:

@@ -60,7 +60,23 @@ def ikostrikov(rewards, value_preds, masks, gamma, gae_lambda):
     return swept(deltas, masks[1:], gamma * gae_lambda) + value_preds[:-1]
 
 
-@says("", "returns", "truncation_dropped")
+@says(f"fastgae.gae(rewards, values[:-1], terminated, {LAST}, {GIVEN})", "returns")
+def habitat(rewards, value_preds, masks, next_value, gamma, tau):
+    value_preds[len(rewards)] = next_value
+    return ikostrikov(rewards, value_preds, masks, gamma, tau)
+
+
+@says("", "advantages", "value_of_padding", mask="mask")
+def batch_ppo(reward, value, mask, discount, gae_lambda):
+    following = np.concatenate([value[1:], 0 * value[:1]])
+    return swept(mask * (reward + discount * following - value), np.ones_like(mask), discount * gae_lambda)
+
+
+@says(
+    f"fastgae.gae(np.where(truncated, values[:-1], rewards), values, terminated | truncated, {GIVEN})",
+    "returns",
+    "truncation_dropped",
+)
 def mappo(rewards, value_preds, masks, bad_masks, gamma, gae_lambda):
     returns, gae = np.zeros_like(rewards), 0
     for t in reversed(range(len(rewards))):

@@ -40,9 +40,8 @@ def _skrl(function: Any, **settings: Any) -> Callable[..., Any]:
 PEERS = {
     "brax": Peer(
         compat.brax.compute_gae,
-        "fastgae.reverse_scan(np.where(truncated, 0, ((rewards + gamma * np.where(terminated, 0, "
-        "np.concatenate([values[1:], last_values[np.newaxis]]))) - values)), np.where((terminated | truncated), 0, "
-        "gamma * gae_lambda).astype(rewards.dtype))",
+        "fastgae.gae(np.where(truncated, values, rewards), values, terminated | truncated, "
+        f"last_values=last_values, {GIVEN})",
         ["returns", "one more TD step on the returns"],
         "truncation_dropped",
         names={"truncation": "truncated", "termination": "terminated"},

@@ -295,7 +295,7 @@ def merged(steps: Steps) -> Iterator[Finding]:
             "pass terminated as env.step returned it, not terminated | truncated",
         )
     elif not steps.truncated.any():
-        limit, ends, count = common_length(steps.terminated & steps.exists, steps.exists, steps.mask is not None)
+        limit, ends, count = _common_length(steps)
         if limit and not _hold_bootstraps(steps, ends):
             yield Finding(
                 f"looks like a time limit flagged as terminated: {number_of(ends):,} of {count:,} episodes last "
@@ -317,16 +317,14 @@ def _hold_bootstraps(steps: Steps, ends: Array) -> bool:
     return bool(are_large and np.mean(np.abs(rest) < 0.5 * np.abs(bootstraps)) > 0.8)
 
 
-def common_length(ends: Array, exists: Array, whole: bool) -> tuple[int, Array, int]:
-    """Return the length that most whole episodes have and none exceeds (or 0), their last steps, and their number.
-
-    The first episode of an env may have begun before the rollout (unless ``whole``, as in a batch of padded episodes),
-    and is as long as the others only by chance.
-    """
-    lengths = episode_lengths(ends, exists)
-    unfinished = np.count_nonzero(exists, 0) - lengths.sum(0)
+def _common_length(steps: Steps) -> tuple[int, Array, int]:
+    """Return the length that most whole episodes have and none exceeds (or 0), their last steps, and their number."""
+    ends = steps.terminated & steps.exists
+    lengths = episode_lengths(ends, steps.exists)
+    unfinished = np.count_nonzero(steps.exists, 0) - lengths.sum(0)
     limit = int(max(lengths[ends].max(initial=0), unfinished.max(initial=0)))
-    began_before = ends & (np.cumsum(ends, 0) == 1) & (lengths < limit) & (not whole)
+    # The first episode of an env may have begun before the rollout, but not in a batch of padded ones.
+    began_before = ends & (np.cumsum(ends, 0) == 1) & (lengths < limit) & (steps.mask is None)
     found = lengths[ends & ~began_before]
     counts = np.bincount(found, minlength=limit + 1)
     shared = int(counts[limit])
@@ -370,7 +368,7 @@ def _missing(steps: Steps, where: Array, seen: str) -> Finding:
 def _jumps(steps: Steps) -> Array:
     """Return the large TD errors that look like episode ends.
 
-    They occur in most environments at once, or at equal distances, or lead to states with the same V, as starts do.
+    They occur in most environments at once, or lead to states with the same V, as starts do.
     A surprising reward makes a large TD error too, so the values must change far more than the reward.
     """
     errors, none = steps.errors, np.zeros(steps.shape, bool)
@@ -386,9 +384,6 @@ def _jumps(steps: Steps) -> Array:
         return np.append(at_once, False)[:, np.newaxis] & (errors > 2.0 * usual) & moved
     for factor in (8.0, 16.0, 32.0, 64.0):
         large = (errors > factor * usual) & moved
-        limit, ends, _ = common_length(large, ~none, False)
-        if limit:
-            return ends
         starts, lengths = steps.next_row[large], episode_lengths(large, ~none)[large]
         # An agent that walks to and fro between two states crosses the same jump every few steps.
         if len(starts) >= 8 and starts.std() < 0.3 * steps.values.std() and np.median(lengths) >= 8:

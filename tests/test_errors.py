@@ -77,7 +77,7 @@ def test_every_function_shows_its_source_and_refuses_names_that_it_does_not_have
     shown = [each.annotation for each in signature.parameters.values()] + [signature.return_annotation]
     assert not re.search(r"['\"~]|numpy|typing|fastgae", " ".join(map(inspect.formatannotation, shown)))
     assert not any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
-    expected = f"{function}() got an unexpected keyword argument 'use_gae': there is no"
+    expected = f"{function}() got an unexpected keyword argument 'use_gae': there is no such switch"
     assert called_with(function, use_gae=True).startswith(expected)
     source = inspect.unwrap(getattr(fastgae, function)).__annotations__
     assert ("Unpack[Misnamed]" in source.values()) == ("terminated" in signature.parameters)

@@ -97,13 +97,6 @@ def test_threads_widen_all_inputs_of_16_bits(backend, kind):
             assert_same_bits(got, expected, f"{bootstrap}, time_axis={time_axis}, {threads} threads")
 
 
-@pytest.mark.parametrize("kind", NARROW)
-def test_gamma_is_not_rounded_to_16_bits(kind, backend):
-    ones, zeros = NARROW[kind](np.ones(4, np.float32)), NARROW[kind](np.zeros(4, np.float32))
-    given = {"terminated": np.zeros(4, bool), "last_values": 0, "gae_lambda": 1.0, "backend": backend}
-    assert fastgae.gae(ones, zeros, **given, gamma=0.99).advantages[2] == np.float32(1) + np.float32(0.99)
-
-
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("backend", ONE_TARGET)
 def test_next_step_without_prev_done_warns_where_row_0_looks_like_a_reset_row(backend, narrow):

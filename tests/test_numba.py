@@ -10,6 +10,7 @@ import pytest
 import fastgae
 from fastgae._call import MOMENT_STEPS
 from support.backends import BACKENDS
+from support.bad_arguments import read_only
 from support.cases import assert_same_bits, make_case
 from test_pieces import HOSTILE, not_numbers, spikes
 
@@ -74,11 +75,6 @@ def arguments_of(monkeypatch):
     return arguments
 
 
-def read_only(array):
-    array.flags.writeable = False
-    return array
-
-
 def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
     """A kernel is compiled for the options of its first call, and must take the arguments of every call with those."""
     case = make_case((5, 3), np.float32)
@@ -87,7 +83,7 @@ def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
     plain = [
         call | {"last_values": last},
         call | {"last_values": 0.5, "terminated": None},
-        call | {"last_values": read_only(last.copy()), "out": (None, one.copy())},
+        call | {"last_values": read_only(last), "out": (None, one.copy())},
         call | {"next_values": case.values[:5], "truncated": ~case.terminated},
         call | {"values": np.ones((6, 3), np.float32), "last_advantages": last},
     ]

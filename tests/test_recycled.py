@@ -48,18 +48,6 @@ def counted(function):
     return after["hits"] - before["hits"], after["misses"] - before["misses"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_dropped_memory_is_used_again(backend):
-    given = rollout()
-    first = fastgae.gae(*given, backend=backend)
-    expected, places = [array.copy() for array in first], addresses(first)
-    del first
-    assert memory.recycled()["held"] >= 2 * expected[0].nbytes
-    second = fastgae.gae(*given, backend=backend)
-    assert addresses(second) == places
-    np.testing.assert_array_equal(second, expected)
-
-
 CALLS = {
     "plain": lambda r, v, d: partial(fastgae.gae, r, v, d),
     "env-major": lambda r, v, d: partial(fastgae.gae, r.T.copy(), v.T.copy(), d.T.copy(), time_axis=1),

@@ -103,15 +103,6 @@ def test_several_rollouts(saved, capsys):
     assert "64 steps" in capsys.readouterr().out
 
 
-def test_something_found(saved, capsys):
-    path = saved(last_values=np.zeros(4))
-    assert main(["diagnose", path]) == 1
-    assert "last_row_bootstrap: " in capsys.readouterr().out
-    assert main(["diagnose", path, "--json"]) == 1
-    (finding,) = json.loads(capsys.readouterr().out)["findings"]
-    assert finding["detector"] == "last_row_bootstrap"
-
-
 def test_options_are_those_of_gae(saved, capsys):
     rounded = float(np.float16(0.99))
     assert main(["diagnose", saved(gamma=rounded)]) == 1

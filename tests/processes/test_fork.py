@@ -10,6 +10,9 @@ import pytest
 
 from support.backends import BACKENDS, ONE_TARGET
 
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+needs_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
+
 FORK = """
 import os, sys, threading, warnings
 import numpy as np, fastgae
@@ -69,7 +72,6 @@ print("done")
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
 @pytest.mark.parametrize("backend", ONE_TARGET)
 def test_fork_beside_busy_threads(python, backend):
     assert python(FORK, backend) == "done"
@@ -103,7 +105,6 @@ print("done")
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
 @pytest.mark.skipif(not any(name.startswith("cpp") for name in BACKENDS), reason="cpp is not built")
 def test_fork_while_a_thread_measures_prefetches(python):
     assert python(WHILE_A_THREAD_MEASURES) == "done"
@@ -133,8 +134,7 @@ print("done")
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-@pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
+@needs_numba
 def test_the_first_call_of_numba_is_in_a_forked_child(python):
     assert python(FIRST_CALL_IN_THE_CHILD) == "done"
 
@@ -169,8 +169,7 @@ print("done")
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-@pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
+@needs_numba
 def test_fork_while_a_thread_compiles_and_logs(python):
     """A fork takes the lock of logging, too: after the lock of the compiler, as the compiler does."""
     assert python(WHILE_A_THREAD_LOGS) == "done"

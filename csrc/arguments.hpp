@@ -1,7 +1,6 @@
 // The record that crosses the border, a call, as the border has read it. Nothing here uses Python.
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <iterator>
 #include <limits>

@@ -1,6 +1,8 @@
 // The sizes of this CPU's caches, as it reports them itself.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels.hpp"
 
 #if defined(_M_X64)

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -176,24 +175,16 @@ private:
         return true;
     }
 
-    // Set the view of an array of `rows` steps whose elements, of `size` bytes each, lie as in the rollout; false: they
-    // lie differently.
-    template <Index size, class Element>
-    bool fit_layout(const Operand& array, Index rows, View<Element>& view) const {
-        Index step, env;
-        if (!find_strides(array, step, env)) return false;
-        const Index unit = rollout_.env_major ? step : env, other = rollout_.env_major ? env : step;
-        if ((unit != size && (rollout_.env_major ? rows : rollout_.envs) > 1) || other % size != 0) return false;
-        view = {reinterpret_cast<Element*>(array.data), rollout_.env_major ? 1 : step / size,
-                rollout_.env_major ? env / size : 1};
-        return true;
-    }
-
     // Set the view of an array, which has `rows` steps, if kernels can read it where it lies.
     template <class Element>
     bool fit(const Operand& array, Index rows, View<Element>& view) const {
-        return array.type == type_of<std::remove_const_t<Element>> &&
-               fit_layout<Index(sizeof(Element))>(array, rows, view);
+        constexpr Index size = sizeof(Element);
+        Index step, env;
+        if (array.type != type_of<std::remove_const_t<Element>> || !find_strides(array, step, env)) return false;
+        if ((rollout_.env_major ? step : env) != size && (rollout_.env_major ? rows : rollout_.envs) > 1) return false;
+        view = {reinterpret_cast<Element*>(array.data), rollout_.env_major ? 1 : step / size,
+                rollout_.env_major ? env / size : 1};
+        return true;
     }
 
     // Set the view of an array of `rows` steps, in its own memory or in a copy; false: declined.
@@ -250,8 +241,12 @@ private:
         if (longer + last_values.given + next_values.given != 1) return false;
         if (!same_shape(values, longer) || !read_steps(values, steps + longer, rollout_.values)) return false;
         if (next_values.given && !read_like_rewards(next_values, rollout_.next_values)) return false;
-        find_following_values();
-        return !last_values.given || read_numbers(last_values, last_value_, rollout_.last_values);
+        // V' follows the values where it is not an array of its own, and V' of the last step follows V' of the others.
+        View<const Real>& next = rollout_.next_values;
+        if (!next_values.given) next = {rollout_.values.at(1, 0), rollout_.values.step, rollout_.values.env};
+        if (last_values.given) return read_numbers(last_values, last_value_, rollout_.last_values);
+        rollout_.last_values = {next.at(steps - 1, 0), 0, next.env};
+        return true;
     }
 
     // Read what trees have in place of steps; class Trees reads the numbers of parents and weights.
@@ -277,14 +272,6 @@ private:
                                          : copies_.template of<Real>(last, {1, 0, last.shape[0], last.strides[0]}),
                                 1, 0};
         return bool(rollout_.last_values);
-    }
-
-    // Find V' in the values, and V' of the last step after the others, where neither is an array of its own.
-    void find_following_values() {
-        if (call_[kValues].absent || call_.recursion == Recursion::tree) return;  // they are made, or not steps
-        const View<const Real>&values = rollout_.values, &next = rollout_.next_values;
-        if (!call_[kNextValues].given) rollout_.next_values = {values.at(1, 0), values.step, values.env};
-        if (!call_[kLastValues].given) rollout_.last_values = {next.at(rollout_.steps - 1, 0), 0, next.env};
     }
 
     // Make the values of a recursion without values: r + gamma (-0) - 0 is r, bit for bit.

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
-#include <cstring>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 #include "arguments.hpp"
+#include "bits.hpp"
 #include "recycled.hpp"
 #include "threads.hpp"
 
@@ -32,19 +30,6 @@ void in_blocks(Index count, const Visit& visit) {
     for (; i + kBlock <= count; i += kBlock)
         for (Index k = 0; k < kBlock; ++k) visit(i + k);
     for (; i < count; ++i) visit(i);
-}
-
-template <class Number>
-using BitsOf =
-    std::conditional_t<sizeof(Number) == 8, std::uint64_t,
-                       std::conditional_t<sizeof(Number) == 4, std::uint32_t,
-                                          std::conditional_t<sizeof(Number) == 2, std::uint16_t, std::uint8_t>>>;
-
-template <class Number>
-BitsOf<Number> bits_of(Number number) {
-    BitsOf<Number> bits;
-    std::memcpy(&bits, &number, sizeof bits);
-    return bits;
 }
 
 // Return bits whose highest one says that a number is not in [0, 1]. Read as integers, the bits of those numbers are
@@ -91,7 +76,7 @@ public:
     template <class Real>
     bool in_place() const {
         constexpr Index size = sizeof(Real);
-        return type_ == type_of<Real> && (inner.length == 1 || inner.stride == size) && outer.stride % size == 0;
+        return type_ == type_of<Real> && (inner.length == 1 || inner.stride == size);
     }
 
     template <class Real>

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arguments.hpp"
+#include "bits.hpp"
 #include "coefficients.hpp"
 #include "narrow_float.hpp"
 #include "recycled.hpp"
@@ -43,8 +44,7 @@ auto load(const char* at) {
     BitsOf<From> bits;
     std::memcpy(&bits, at, sizeof bits);
     if constexpr (swapped) bits = reversed(bits);
-    From number;
-    std::memcpy(&number, &bits, sizeof number);
+    const From number = with_bits_of<From>(bits);
     if constexpr (is_narrow_float<From>)
         return widened(number);
     else

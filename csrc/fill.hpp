@@ -28,7 +28,7 @@ inline thread_local Index redone = 0;
 template <class Real>
 bool fill(const Call& call, CallReader<Real>& reader, const Operand& advantages, const Operand& returns,
           const How& how) {
-    if (!reader.read() || !reader.read_outputs(advantages, returns) || !reader.make_coefficients() ||
+    if (!reader.read_outputs(advantages, returns) || !reader.read() || !reader.make_coefficients() ||
         !reader.make_finals_dense())
         return false;
     const CanonicalRollout<Real>& rollout = reader.rollout();

@@ -2,7 +2,6 @@
 // Neither this file nor anything that it includes needs Python.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
+
+#include "bits.hpp"
 
 namespace fastgae {
 
@@ -23,14 +24,6 @@ constexpr bool is_narrow_float = std::is_same_v<Number, BFloat16> || std::is_sam
 //     large  (size << 13) + kRebias, and kRebias once more for infinity and NaN, from kInfinity on
 constexpr int kLeastNormal = 0x400, kInfinity = 0x7c00, kRebias = (127 - 15) << 23;
 constexpr float kLeastFloat16 = 1.0f / (1 << 24);
-
-template <class To, class From>
-To with_bits_of(const From& from) {
-    static_assert(sizeof(To) == sizeof(From), "the bits of one are those of the other");
-    To to;
-    std::memcpy(&to, &from, sizeof to);
-    return to;
-}
 
 inline float widened(BFloat16 number) {
     return with_bits_of<float>(std::uint32_t(with_bits_of<std::uint16_t>(number)) << 16);

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "flags.hpp"
 #include "threads.hpp"
 
 namespace fastgae {
@@ -103,14 +104,13 @@ Index left_out_from(const CanonicalRollout<Real>& rollout, Index t, Index env) {
 // may be any byte; with another one than 1 the answer may be wrong, which costs time, but no bits.
 template <class Real>
 Index warm_up_from(const CanonicalRollout<Real>& rollout, Index t, Index env, Index forgotten, Index most) {
-    constexpr std::uint64_t ones = 0x0101010101010101;
     const Index left = rollout.steps - t;
     Index last = 0;
     for (Index k = 0; k < std::min(most, left); k += kBlockSteps) {
-        const Block exists = block_of(rollout.mask, t + k, env, ones);
+        const Block exists = block_of(rollout.mask, t + k, env, kOnes);
         const Block terminated = block_of(rollout.terminated, t + k, env, 0);
         const Block truncated = block_of(rollout.truncated, t + k, env, 0);
-        const Index existing = static_cast<Index>((exists.first + exists.second) * ones >> 56);
+        const Index existing = static_cast<Index>((exists.first + exists.second) * kOnes >> 56);
         forgotten -= existing;
         if (existing) last = k + kBlockSteps;
         if (forgotten <= 0 || ((terminated.first | truncated.first) & exists.first) ||
@@ -252,8 +252,7 @@ Index settle(const CanonicalRollout<Real>& rollout, Index env, const Cut& cut, I
 template <class Real>
 void begin_states(const CanonicalRollout<Real>& rollout, Index first, Index count, Real* states, Index stride) {
     for (Index state = 0; state < states_of(rollout); ++state) std::fill_n(states + state * stride, count, Real(0));
-    // The tail-normalized estimator has no A_T.
-    for (Index i = 0; i < count && rollout.last_advantages && !rollout.tail_lambdas; ++i)
+    for (Index i = 0; i < count && rollout.last_advantages; ++i)
         states[kTrace * stride + i] = *rollout.last_advantages.at(0, first + i);
 }
 

@@ -29,7 +29,7 @@ public:
         require(matrix.rank == 2, "matrix");
         moments.steps = matrix.shape[0];
         moments.envs = matrix.shape[1];
-        moments.env_major = moments.envs == 1 || stride_of(matrix, 1) != 1;
+        moments.env_major = moments.envs == 1 || stride_of<Real>(matrix, 1) != 1;
         moments.matrix = matrix_of<Real>(matrix, "matrix");
         if (!mask.is_none()) moments.mask = matrix_of<const std::uint8_t>(operand_of(mask.ptr(), true), "mask");
     }
@@ -38,16 +38,17 @@ public:
     const double* row_of(const py::object& given, const char* name) const {
         if (given.is_none()) return nullptr;
         const Operand array = operand_of(given.ptr(), true);
-        require(
-            array.rank == 1 && array.type == Type::f64 && array.shape[0] == moments.envs && stride_of(array, 0) == 1,
-            name);
+        require(array.rank == 1 && array.type == Type::f64 && array.shape[0] == moments.envs &&
+                    stride_of<double>(array, 0) == 1,
+                name);
         return reinterpret_cast<const double*>(array.data);
     }
 
 private:
     // Return a stride in elements, and 1 for an axis of one element, whose stride no kernel uses.
+    template <class Element>
     static Index stride_of(const Operand& array, Index axis) {
-        return array.shape[axis] == 1 ? 1 : array.strides[axis] / bytes_of(array.type);
+        return array.shape[axis] == 1 ? 1 : array.strides[axis] / Index(sizeof(Element));
     }
 
     template <class Element>
@@ -55,7 +56,8 @@ private:
         require(array.rank == 2 && array.type == type_of<std::remove_const_t<Element>> &&
                     array.shape[0] == moments.steps && array.shape[1] == moments.envs,
                 name);
-        const View<Element> view = {reinterpret_cast<Element*>(array.data), stride_of(array, 0), stride_of(array, 1)};
+        const View<Element> view = {reinterpret_cast<Element*>(array.data), stride_of<Element>(array, 0),
+                                    stride_of<Element>(array, 1)};
         const bool env_major = moments.env_major;
         require((env_major ? view.step : view.env) == 1 || (env_major ? moments.steps : moments.envs) < 2, name);
         return view;

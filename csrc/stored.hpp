@@ -59,8 +59,4 @@ constexpr std::int8_t bytes_of(Stored stored) {
 // Return whether the numbers are 16-bit floats, which are widened to float32 before anything is computed.
 constexpr bool is_narrow(Stored stored) { return stored == Stored::bf16 || stored == Stored::f16; }
 
-constexpr Index bytes_of(Type type) {
-    return type == Type::flag ? 1 : type == Type::f32 ? sizeof(float) : sizeof(double);
-}
-
 }  // namespace fastgae

@@ -2,9 +2,9 @@
 // the compiler can work on all files at a time. All files get the same flags; a pragma in each selects the CPU.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <new>
 #include <type_traits>
 #include <utility>
 

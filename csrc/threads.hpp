@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -45,7 +44,7 @@ void spread(const Spans& spans, const Work& work) {
 template <class Real>
 class Scratch {
 public:
-    explicit Scratch(Index count, Index threads = 1)
+    Scratch(Index count, Index threads)
         : stride_(rounded_up(count, kLine)), block_(new Real[threads * stride_ + kLine]),
           memory_(block_.get() + to_line(block_.get())) {}
     Real* of(Index thread) const { return memory_ + thread * stride_; }

@@ -85,7 +85,7 @@ struct Frame {
 };
 
 constexpr int kMetadataExtension = 1, kExecute = 3, kString = 4;
-enum Code { kOk = 0, kInvalidArgument = 3, kResourceExhausted = 8 };
+enum Code { kInvalidArgument = 3, kResourceExhausted = 8 };
 
 // How XLA's dtypes are stored, by their numbers.
 inline constexpr Stored kStoredByXla[] = {

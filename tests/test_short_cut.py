@@ -233,3 +233,12 @@ def test_what_random_calls_seldom_meet(backend):
     assert call(rewards, rewards, last_values=Number(0.5)).advantages.dtype == np.float64
     with pytest.raises(ValueError, match="cu_seqlens must rise from 0"):
         fastgae.gae_packed(np.ones(5), np.zeros(5), np.array([0, 4, 2, 5]), gamma=1.0, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_memory_is_taken_for_results_of_a_wrong_shape(backend):
+    rewards, flags = (np.broadcast_to(np.ones(8, dtype), (2**40, 8)) for dtype in (np.float32, bool))
+    given = {"last_values": np.float32(0.5), "autoreset": "next_step", "prev_done": np.zeros(8, bool)}
+    out = (np.empty((4, 8), np.float32), None)
+    with pytest.raises(ValueError, match="out"):
+        fastgae.gae(rewards, rewards, flags, out=out, backend=backend, **given)

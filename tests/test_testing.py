@@ -415,6 +415,13 @@ def test_a_call_whose_arrays_are_other_ones_says_so():
     assert "as this call\n" in str(identify(lambda rewards, values, dones: dropped(rewards.T, values.T, dones.T).T))
 
 
+def test_the_same_numbers_in_another_dtype_are_equal():
+    def widened(rewards, values, dones, last_values):
+        return fastgae.gae(rewards, values, dones, last_values=last_values).advantages.astype(np.float64)
+
+    assert "equal to this call, but for the dtype or the sign of zeros" in str(identify(widened))
+
+
 def test_arguments_that_are_filled_in_stay_so():
     def loop(rewards, values, mask, gamma, gae_lambda):
         given = {"last_values": 0.0, "mask": mask, "gamma": gamma, "gae_lambda": gae_lambda}

@@ -29,7 +29,7 @@ from fastgae.testing.conventions import (
 from fastgae.testing.readings import ENDS, ROLES, Outputs, converted
 from fastgae.testing.results import CLOSE, Output, relative
 from fastgae.testing.rollouts import Probe, tiny_rollouts
-from fastgae.testing.search import Match, Subject
+from fastgae.testing.search import NOT_EXACT, Match, Subject
 
 BOTH = " with both flags at the same ends"
 FIRST = " of which the first begins an episode"
@@ -84,7 +84,9 @@ class Identified:
         return f"{self.function}: {found if self.known else f'its convention is unknown, and {found}'}"
 
     def _about(self) -> dict[str, str]:
-        same = "the same bits as this call" if self.error == 0 else f"within {self.error:.0e} of this call, relatively"
+        near = f"within {self.error:.0e} of this call, relatively"
+        equal = "equal to this call, but for the dtype or the sign of zeros"
+        same = {0.0: "the same bits as this call", NOT_EXACT: equal}.get(self.error, near)
         numpy = "NumPy " * ("np." in self.call and "numpy" not in self.arguments)
         shape = " of shape (T, N)" * ("(N, T" in self.arguments and "time_axis" not in self.call)
         same += f", with {numpy}arrays{shape}" * bool(numpy or shape)

@@ -28,6 +28,7 @@ inline thread_local Index redone = 0;
 template <class Real>
 bool fill(const Call& call, CallReader<Real>& reader, const Operand& advantages, const Operand& returns,
           const How& how) {
+    // The results first, because inputs may be copied, which is in vain where a result is wrong.
     if (!reader.read_outputs(advantages, returns) || !reader.read() || !reader.make_coefficients() ||
         !reader.make_finals_dense())
         return false;

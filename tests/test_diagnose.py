@@ -524,6 +524,8 @@ def test_the_overview():
     assert "3 ended, 67% of them truncated; of 2 to 4 steps, median 2" in str(found)
     nothing = fastgae.diagnose(**call | {"rewards": 0 * rewards}, next_values=0 * rewards)
     assert nothing.overview.explained_variance is None
+    one = fastgae.diagnose(np.ones(1), np.ones(1), [True], last_values=0.0)
+    assert one.overview.size == "1 step of 1 environment"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

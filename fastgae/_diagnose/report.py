@@ -89,8 +89,8 @@ class Overview(NamedTuple):
     def size(self) -> str:
         """Return the size of the rollout in words."""
         if self.tokens is None:
-            return f"{self.steps:,} step{'s' * (self.steps != 1)} of {self.envs:,} environment{'s' * (self.envs != 1)}"
-        return f"{self.tokens:,} token{'s' * (self.tokens != 1)} of {self.envs:,} sequence{'s' * (self.envs != 1)}"
+            return f"{_counted(self.steps, 'step')} of {_counted(self.envs, 'environment')}"
+        return f"{_counted(self.tokens, 'token')} of {_counted(self.envs, 'sequence')}"
 
     def lines(self) -> dict[str, str]:
         """Return the lines of the report: what each is about, and its text."""
@@ -188,6 +188,10 @@ class Diagnosis(Sequence[Finding]):
         import json  # here, so that importing fastgae stays cheap
 
         return json.dumps(self.as_dict(), indent=indent)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _shown(number: float | None) -> str:

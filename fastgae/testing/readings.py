@@ -80,10 +80,10 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
     possible |= {name: () if role is None else (role,) for name, role in given.items()}
     for name, roles in possible.items():
         if not roles and name in named and parameters[name].default is inspect.Parameter.empty:
-            why = f"names[{name!r}] is None, and it has no default: say what it is"
-            why = why if name in given else f"cannot tell what the argument {name} is: say so"
+            unknown = f"cannot tell what the argument {name} is: say so"
+            left_out = f"names[{name!r}] is None, and it has no default: say what it is"
             raise TypeError(
-                f"{why} with names={{{name!r}: ...}}, one of "
+                f"{left_out if name in given else unknown} with names={{{name!r}: ...}}, one of "
                 f"{', '.join(WORDS)}, or fill it in: identify(functools.partial({shown}, {name}=...))"
             )
     possible = {name: roles for name, roles in possible.items() if roles}

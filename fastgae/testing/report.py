@@ -260,11 +260,12 @@ class _Report:
         may_read = self.known and (match.reading.longer_flags or {"starts", "not_starts"} & match.reading.given)
         may_read = may_read and not any(choice.name == "flags_late" for choice in match.choices)
         begun = subject.beside(match, match.fields, rollout._replace(begins=True), FIRST) if may_read else ()
-        flipped = subject.rollout(match.reading, episodes=True).map(np.flipud)
-        padded = match.episodes and not kind.ends
-        pairs = [*subject.beside(match, match.fields, flipped, " with padding first")] if padded else []
-        any_span = pairs and all(relative(got, expected) <= CLOSE for _, got, expected in pairs)
-        padding = "the mask is one span in each row" if any_span else "padding comes last in each row"
+        padding = "padding comes last in each row"
+        if match.episodes and not kind.ends:
+            flipped = subject.rollout(match.reading, episodes=True).map(np.flipud)
+            pairs = [*subject.beside(match, match.fields, flipped, " with padding first")]
+            if pairs and all(relative(got, expected) <= CLOSE for _, got, expected in pairs):
+                padding = "the mask is one span in each row"
         once, again = (subject.called(match.reading, rollout) or Outputs({}, {}, False, ()) for _ in range(2))
         words = [output.words(self.each_env) for output in match.outputs.values()] if self.known else []
         arrays = {name: (array, again.arrays.get(name)) for name, array in once.arrays.items()}

@@ -268,6 +268,16 @@ def test_compiled_for_any_size_and_gamma(compiled):
             assert_answers(function(**tensors(arguments)), fastgae.gae(**arguments))
 
 
+def test_coefficients_as_tensors_are_compiled_once(compiled):
+    from torch._dynamo.testing import CompileCounter
+
+    function = compiled(lambda gamma, given: fastgae.gae(**{**given, "gamma": gamma}), counter := CompileCounter())
+    for gamma in (0.99, 0.9, 0.8):
+        of_number = fastgae.gae(**{**ROLLOUT, "gamma": gamma})
+        assert_answers(function(torch.tensor(gamma, dtype=torch.float64), tensors(ROLLOUT)), of_number)
+    assert counter.frame_count == 1
+
+
 def test_compiled_for_whole_numbers(compiled):
     function = compiled(lambda arguments: fastgae.gae(**arguments))
     for gamma in (1, 0):  # torch.compile takes the second one for any integer

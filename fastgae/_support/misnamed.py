@@ -22,19 +22,19 @@ LIBRARIES = ("numpy", "torch", "jax", "numba", "tensorflow")
 # Argument -> what other libraries call it. fastgae.compat has the functions of most of them.
 NAMES_ELSEWHERE = {
     "rewards": "reward rew rews r r_t mb_rewards reward_arr rewards_arr rew_buf reward_buf token_level_rewards",
-    "values": "value val vals v v_s v_t v_tm1 vs state_value state_values vf_preds v_pred v_preds vpred vpreds "
-    "value_preds value_estimates baselines mb_values mb_extrinsic_values target_qs vals_arr values_arr val_buf "
-    "value_buf",
+    "values": "value val vals v v_s v_t v_tm1 vs state_value state_values state_vals critics vf_preds v_pred v_preds "
+    "vpred vpreds value_preds value_estimates baselines mb_values mb_extrinsic_values target_qs vals_arr values_arr "
+    "val_buf value_buf",
     "terminated": "term terms done dones done_buf mb_dones fdones mb_fdones dones_arr end_flag traj_flag dw "
     "terminal terminals terminateds termination terminations is_terminal is_terminals end ends is_last "
-    "episode_starts first firsts is_first discount_t nonterminal nonterminals nextnonterminal next_non_terminal "
+    "episode_starts first firsts is_first news discount_t nonterminal nonterminals nextnonterminal next_non_terminal "
     "not_done not_dones",
     "truncated": "trunc truncs truncateds truncation truncations timeout timeouts time_outs is_truncated time_limit "
     "time_limits",
-    "last_values": "last_value value_next next_value last_val last_v last_r bootstrap bootstrap_value bootstrap_values "
-    "last_extrinsic_values",
+    "last_values": "last_value value_next next_value last_val last_v last_r vpred_last bootstrap bootstrap_value "
+    "bootstrap_values last_extrinsic_values",
     "next_values": "next_state_value next_state_values next_val next_vals next_v_pred next_v_preds next_vpred "
-    "next_vpreds mb_next_values v_prime vs_ v_s_ next_v v_next v_preds_next",
+    "next_vpreds mb_next_values v_prime vs_ v_s_ next_v v_next v_t_plus_1 v_tp1 v_preds_next",
     "final_values": "final_value terminal_value terminal_values truncated_values",
     "autoreset": "autoreset_mode auto_reset",
     "prev_done": "prev_dones",
@@ -53,7 +53,7 @@ NAMES_ELSEWHERE = {
     "time_axis": "axis dim time_dim batch_first time_major",
     "cu_seqlens": "seqlens seq_lens lengths sequence_lengths",
     "n": "nstep nsteps n_step n_steps num_steps",
-    "ratios": "ratio rho rhos rho_tm1 log_rhos importance_weights",
+    "ratios": "ratio rho rhos rho_t rho_tm1 log_rhos importance_weights",
     "rho_clip": "rho_bar rho_thresh clip_rho_threshold vtrace_rho_clip",
     "c_clip": "c_bar c_thresh clip_c_threshold vtrace_c_clip",
     "advantage_clip": "clip_pg_rho_threshold",
@@ -66,7 +66,7 @@ NAMES_ELSEWHERE = {
 GOING_ON = [name for name in NAMES_ELSEWHERE["terminated"].split() if "non" in name or "not" in name]
 
 # Flags that are not ``terminated`` as they stand: of rows that begin an episode, or of ends of both kinds.
-BEGINS = ("episode_starts", "first", "firsts", "is_first")
+BEGINS = ("episode_starts", "first", "firsts", "is_first", "news")
 OTHER_FLAGS = (*GOING_ON, *BEGINS, "is_last", "discount_t")
 
 # What functions of recorded data read from the columns that their argument ``columns`` names.
@@ -80,10 +80,7 @@ _FLAGS = "the flags that env.step returned with rewards; flags of a time limit b
 NOTES = {
     "done": _FLAGS,
     "dones": f"{_FLAGS}. In CleanRL {_MOVED}",
-    "episode_starts": _MOVED,
-    "first": _MOVED,
-    "firsts": _MOVED,
-    "is_first": _MOVED,
+    **dict.fromkeys(BEGINS, _MOVED),
     "is_last": _FLAGS,
     **{name: f"which is 1 - {name}" for name in GOING_ON},
     "discount_t": "1 where discount_t is 0, together with a single gamma",

@@ -137,6 +137,10 @@ MISTAKES = {
         "the first rollout of a training begins with an episode, and so may others",
         "leave the flag of row 0 out: it is about a step before the rollout",
     ),
+    "numbers_clipped": (
+        "beyond some number, a better step is no better",
+        "clip rewards before they are stored, and leave TD errors and advantages as they are",
+    ),
     "one_env": ("each env gets advantages of others", "keep each env in its own column, or pass one env per call"),
     "raises": ("such rollouts occur, and stop the training", "let it take rollouts of any length, and any flags"),
     "inputs_written": ("the caller's arrays change", "write into new arrays"),
@@ -165,6 +169,7 @@ ODD = {
     "one_episode": "right only if {}: with more, it is nothing that fastgae knows",
     "first_flag": "not the same as fastgae's where observation 0 begins an episode: {}",
     "outputs_exchanged": "{}",
+    "numbers_clipped": "right only where rewards and values are small: {}",
     "one_env": "right only if each call gets one env: with {}, it gives nothing that fastgae knows",
     "last_values_missing": "right only if the last row ends an episode: there is no V after it",
     "raises": "it stops at some rollouts: {}",

@@ -21,9 +21,9 @@ _FLAGS = {
     "not_truncated": "bad_masks",
     "done": "dones done_buf mb_dones fdones mb_fdones dones_arr done_mask done_masks terminal_masks end_flag end "
     "ends is_last traj_flag",
-    "starts": "episode_starts first firsts is_first",
+    "starts": "episode_starts first firsts is_first news",
     "not_starts": "masks mask",
-    "next_done": "next_dones last_done last_dones",
+    "next_done": "next_dones last_done last_dones new_last",
     "next_going_on": "next_mask next_masks last_mask",
     "discounts": "discount_t",
 }
@@ -190,7 +190,9 @@ class Reading(NamedTuple):
     def __str__(self) -> str:
         passed = ", ".join(name if name == role else f"{name} ({role})" for name, role in self.roles.items())
         notes = [f"; {NOTES[role].format(name)}" for name, role in self.roles.items() if role in NOTES]
-        more = ", values with T + 1 rows" * self.longer_values + ", flags with T + 1 rows" * self.longer_flags
+        own_row = self.given & {*FLAGS} - {"starts", "not_starts"}
+        rows = f", flags with T + 1 rows{', of which step t has row t + 1' * bool(own_row)}" * self.longer_flags
+        more = ", values with T + 1 rows" * self.longer_values + rows
         flags = f", flags as {self.flags}" * bool(self.given & {*FLAGS})
         return f"{passed}{''.join(notes)}; passed as {self.library} {self.layout.words}{more}{flags}"
 

@@ -29,11 +29,11 @@ from fastgae.testing.conventions import (
 from fastgae.testing.readings import ENDS, ROLES, Outputs, converted
 from fastgae.testing.results import CLOSE, Output, relative
 from fastgae.testing.rollouts import Probe, tiny_rollouts
-from fastgae.testing.search import NOT_EXACT, Match, Subject
+from fastgae.testing.search import NOT_EXACT, SMALL, Match, Subject
 
 BOTH = " with both flags at the same ends"
 FIRST = " of which the first begins an episode"
-BESIDE = ODD.keys() - {"returns_of_normalised_advantages", "one_episode"}  # no rollout shows these
+BESIDE = ODD.keys() - {"returns_of_normalised_advantages", "one_episode", "numbers_clipped"}  # no rollout shows these
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,9 @@ class Identified:
         numpy = "NumPy " * ("np." in self.call and "numpy" not in self.arguments)
         shape = " of shape (T, N)" * ("(N, T" in self.arguments and "time_axis" not in self.call)
         same += f", with {numpy}arrays{shape}" * bool(numpy or shape)
-        same += " where no step has both flags" * any(finding.detector == "both_flags" for finding in self.findings)
+        found = {finding.detector for finding in self.findings}
+        same += " where no step has both flags" * ("both_flags" in found)
+        same += " where rewards and values are small" * ("numbers_clipped" in found)
         lines = {
             "unknown": self.tried,
             "outputs": ", ".join(f"{name}: {words}" for name, words in self.outputs.items()),
@@ -153,6 +155,9 @@ def identify(
         match = subject.match()
         if match is None:
             subject.check_that_it_ran()
+            small = Subject(function, names, numbers, SMALL)
+            match = small.match()
+            subject = subject if match is None else small
         return _Report(subject, match or subject.nearest(), known=match is not None).identified()
 
 
@@ -278,6 +283,7 @@ class _Report:
             "outputs_exchanged": [
                 f"{name} is {each.base}" for name, each in match.outputs.items() if _exchanged(name, each)
             ],
+            "numbers_clipped": ["larger ones are clipped, or changed in another way"] * (subject.scale == SMALL),
             "one_env": subject.of_many_envs(match.outputs) if self.known and self.each_env else [],
             "last_values_missing": [""] * (no_last and kind.ends > 0 and not kind.masked),
             "both_flags": [name for name, got, expected in beside if relative(got, expected) > CLOSE],
@@ -315,7 +321,9 @@ class _Report:
             beside = self.subject.beside(match._replace(outputs=meant), self.right, rollout)
             return next((each for each in beside if not relative(*each[1:]) <= CLOSE), None)
 
-        shown = next(filter(different, tiny_rollouts(reading.kind, self.subject.numbers)), None)
+        tiny = [*tiny_rollouts(reading.kind, self.subject.numbers)]
+        large = (each._replace(rewards=1000 * each.rewards) for each in tiny)
+        shown = next(filter(different, itertools.chain(tiny, large)), None)
         if shown is None:
             return {}
         for field in ("rewards", "values", "final_values"):

@@ -20,6 +20,7 @@ STEPS = 7
 # Seeds, steps and scales of random rollouts. JAX takes long to compile a loop of many steps.
 SIZES = ((1, 1, 1.0), (2, 2, 1.0), (0, STEPS, 1.0), (3, STEPS, 100.0), (4, 20, 1.0), (5, 150, 1.0))
 MOST_OF_JAX = 20
+SMALL = 2.0**-10  # times these scales, no number is so large that a function clips it
 OTHER_NUMBERS = (0.93, 0.87)
 SHORT = {"last_row_dropped", "last_values_of_the_last_step"}  # mistakes that one more row of values may mend
 WRITTEN = (0.9995, 0.9997, 0.9999)  # coefficients of more than three decimals that people write
@@ -54,8 +55,10 @@ class Match(NamedTuple):
 class Subject:
     """A function, and all that its calls have shown."""
 
-    def __init__(self, function: Callable[..., Any], names: Mapping[str, str | None] | None, numbers: Any) -> None:
-        self.function = function
+    def __init__(
+        self, function: Callable[..., Any], names: Mapping[str, str | None] | None, numbers: Any, scale: float = 1.0
+    ) -> None:
+        self.function, self.scale = function, scale
         self.name = getattr(getattr(function, "func", function), "__name__", type(function).__name__)
         self.assignments = assignments(function, names)
         self.said = names or {}
@@ -134,7 +137,7 @@ class Subject:
         self, reading: Reading, seed: int = 0, steps: int = STEPS, episodes: bool = False, scale: float = 1.0
     ) -> Probe:
         numbers = OTHER_NUMBERS if steps > STEPS else self.numbers  # so that it must use those that it takes
-        return random_rollout(seed, steps, reading.kind._replace(episodes=episodes), numbers, scale)
+        return random_rollout(seed, steps, reading.kind._replace(episodes=episodes), numbers, scale * self.scale)
 
     def called(self, reading: Reading, rollout: Probe, where: str = "") -> Outputs | None:
         """Call the function with a rollout. If it raises an error, remember that and return None."""

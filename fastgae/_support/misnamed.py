@@ -23,8 +23,8 @@ LIBRARIES = ("numpy", "torch", "jax", "numba", "tensorflow")
 NAMES_ELSEWHERE = {
     "rewards": "reward rew rews r r_t mb_rewards reward_arr rewards_arr rew_buf reward_buf token_level_rewards",
     "values": "value val vals v v_s v_t v_tm1 vs state_value state_values state_vals critics vf_preds v_pred v_preds "
-    "vpred vpreds value_preds value_estimates baselines mb_values mb_extrinsic_values target_qs vals_arr values_arr "
-    "val_buf value_buf",
+    "vpred vpreds value_t value_preds value_estimates critic_value critic_values old_values baselines mb_values "
+    "mb_extrinsic_values target_qs vals_arr values_arr val_buf value_buf",
     "terminated": "term terms done dones done_buf mb_dones fdones mb_fdones dones_arr end_flag traj_flag dw "
     "terminal terminals terminateds termination terminations is_terminal is_terminals end ends is_last "
     "episode_starts first firsts is_first news discount_t nonterminal nonterminals nextnonterminal next_non_terminal "
@@ -34,8 +34,8 @@ NAMES_ELSEWHERE = {
     "last_values": "last_value value_next next_value last_val last_v last_r vpred_last bootstrap bootstrap_value "
     "bootstrap_values last_extrinsic_values",
     "next_values": "next_state_value next_state_values next_val next_vals next_v_pred next_v_preds next_vpred "
-    "next_vpreds mb_next_values v_prime vs_ v_s_ next_v v_next v_t_plus_1 v_tp1 v_preds_next",
-    "final_values": "final_value terminal_value terminal_values truncated_values",
+    "next_vpreds mb_next_values v_prime vs_ v_s_ next_v v_next v_t_plus_1 v_tp1 value_tp1 v_preds_next",
+    "final_values": "final_value terminal_value terminal_values truncated_value truncated_values",
     "autoreset": "autoreset_mode auto_reset",
     "prev_done": "prev_dones",
     "mask": "masks sample_mask response_mask response_masks completion_mask attention_mask loss_mask action_mask valid "

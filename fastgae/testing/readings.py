@@ -25,7 +25,7 @@ _FLAGS = {
     "not_starts": "masks mask",
     "next_done": "next_dones last_done last_dones new_last",
     "next_going_on": "next_mask next_masks last_mask",
-    "discounts": "discount_t",
+    "discounts": "discount_t discount_tp1",
 }
 _OTHER_MEANING = {*" ".join(_FLAGS.values()).split(), "done", "log_rhos"}
 _ELSEWHERE = {
@@ -38,7 +38,9 @@ _SECOND = {
     "terminated": "done dones",
     "values": "bootstrap_values",
     "next_values": "next_value value_next v_t",
-    "last_values": "next_values final_value terminal_value",
+    "last_values": "next_values next_val final_value terminal_value",
+    "final_values": "bootstrap_values",
+    "discounts": "discount discounts",
     "next_done": "done dones fdones",
     "log_ratios": "log_rhos rhos rho",
 }

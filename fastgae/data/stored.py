@@ -6,6 +6,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from operator import itemgetter
 from pathlib import Path
@@ -239,41 +240,34 @@ def _opened(path: Path) -> Any:
     return file
 
 
+@dataclass(frozen=True)
 class Lazy:
     """An array that is read, or mapped anew, when rows of it are asked for: touched pages of a mapping take memory."""
 
-    def __init__(self, like: Any, array: Callable[[], Array]) -> None:
-        self.shape, self.dtype, self._array = like.shape, like.dtype, array
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    rows: Callable[[slice], Array]
+
+    @classmethod
+    def of(cls, like: Any, array: Callable[[], Array]) -> "Lazy":
+        return cls(like.shape, like.dtype, lambda rows: array()[rows])
 
     def __len__(self) -> int:
         return int(self.shape[0])
 
     def __getitem__(self, rows: slice) -> Array:
-        return self._array()[rows]
+        return self.rows(rows)
 
 
-class Longer(Lazy):
-    """The values, with those of the states after the last step as one more row."""
-
-    def __init__(self, values: Any, last_values: Array) -> None:
-        self.shape, self.dtype = (len(values) + 1, *values.shape[1:]), values.dtype
-        self._values, self._last = values, last_values[np.newaxis]
-
-    def __getitem__(self, rows: slice) -> Array:
-        found = self._values[rows]
-        return found if rows.stop in range(len(self)) else np.concatenate([found, self._last])
+def _longer(values: Any, last: Array, rows: slice) -> Array:
+    """Return rows of the values, with those of the states after the last step as one more row."""
+    found: Array = values[rows]
+    return found if rows.stop in range(len(values) + 1) else np.concatenate([found, last])
 
 
-class NextValues(Lazy):
-    """V of the state after each step: the final value where the step is truncated, and otherwise the next value."""
-
-    def __init__(self, values: Longer, truncated: Any, final_values: Any) -> None:
-        self.shape, self.dtype = final_values.shape, final_values.dtype
-        self._values, self._truncated, self._final = values, truncated, final_values
-
-    def __getitem__(self, rows: slice) -> Array:
-        following = self._values[rows.start + 1 : rows.stop + 1]
-        return np.where(self._truncated[rows] != 0, self._final[rows], following)
+def _next_values(longer: Callable[[slice], Array], truncated: Any, final: Any, rows: slice) -> Array:
+    """Return V of the states after steps: the final value where the step is truncated, else the next value."""
+    return np.where(truncated[rows] != 0, final[rows], longer(slice(rows.start + 1, rows.stop + 1)))
 
 
 # What changes the results of gae, but that recorded data have not, or have as an argument.
@@ -312,11 +306,12 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
                 f"{name} has shape {found.shape} and dtype {found.dtype}; expected {expected} and {values.dtype}, as "
                 "values have"
             )
-    longer = Longer(values, arrays.pop("last_values")[...])
+    longer = partial(_longer, values, arrays.pop("last_values")[np.newaxis])
     if has_final:
-        arrays["next_values"] = NextValues(longer, arrays["truncated"], arrays.pop("final_values"))
+        final = arrays.pop("final_values")
+        arrays["next_values"] = Lazy(shape, final.dtype, partial(_next_values, longer, arrays["truncated"], final))
     else:
-        arrays["values"] = longer
+        arrays["values"] = Lazy((len(values) + 1, *shape[1:]), values.dtype, longer)
     return arrays
 
 
@@ -330,7 +325,7 @@ class Npz(dict[str, Lazy]):
             archive = zipfile.ZipFile(file)
             for name, member in named_members(archive).items():
                 try:
-                    self[name] = Lazy(checked_header(archive, name, member), cache(partial(_loaded, path, member)))
+                    self[name] = Lazy.of(checked_header(archive, name, member), cache(partial(_loaded, path, member)))
                 except ValueError as error:
                     self._faults[name] = error
 
@@ -358,7 +353,7 @@ def npy(path: Path) -> Lazy:
     with reading(path):
         kind_of(path)  # raises if it is a pipe or a folder
         if not is_remote(path):
-            return Lazy(mapped_npy(path), partial(mapped_npy, path))
+            return Lazy.of(mapped_npy(path), partial(mapped_npy, path))
         with opened_binary(path) as file:
             header = header_in(file, path.name, version_of(path)[0])
-        return Lazy(header, cache(partial(_loaded, path, None)))
+        return Lazy.of(header, cache(partial(_loaded, path, None)))

@@ -85,28 +85,16 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", nargs="+", metavar="SOURCE", help="files, folders or patterns")
     add("--format", metavar="NAME", help="the format of the data (default: found from the files)")
-    add(
-        "--column",
-        action="append",
-        type=column,
-        metavar="ROLE=NAME",
-        help="which column has a role, such as rewards or episode; ROLE= if none has it",
-    )
+    about = "which column has a role, such as rewards or episode; ROLE= if none has it"
+    add("--column", action="append", type=column, metavar="ROLE=NAME", help=about)
     of_values = parser.add_mutually_exclusive_group().add_argument
     of_values("--values", metavar="COLUMN|FILE", help="the column or the file of V (default: the format's column)")
     add("--episode", choices=("file",), help="the file, with the folders around it, is a part of an episode's name")
-    of_values(
-        "--critic",
-        type=critic,
-        metavar="MODULE:NAME",
-        help="in place of --values: a function of batches of rows, or a fastgae.data.Critic, in a Python module",
-    )
+    about = "in place of --values: a function of batches of rows, or a fastgae.data.Critic, in a Python module"
+    of_values("--critic", type=critic, metavar="MODULE:NAME", help=about)
     add("--ends", choices=("terminated",), help="every episode ends for good, whatever its flags say")
-    add(
-        "--rewards",
-        metavar="COLUMN:STEP:FAILURE",
-        help="rewards from success: success:-1:100 is -1 a step, but 0 at success and -100 at failure",
-    )
+    about = "rewards from success: success:-1:100 is -1 a step, but 0 at success and -100 at failure"
+    add("--rewards", metavar="COLUMN:STEP:FAILURE", help=about)
     about = "use at most about this much memory, such as 256MB (default: %(default)s)"
     add("--memory", default="1GB", type=amount, metavar="AMOUNT", help=about)
     parser.set_defaults(**DEFAULTS)
@@ -138,30 +126,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--estimator", default="gae", metavar="NAME", help=f"{names} (default: %(default)s)")
     add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay of gae (default: 0.95)")
     add("--n", type=positive, metavar="N", help="number of rewards in each return of n_step_returns")
-    add(
-        "--normalize",
-        choices=("global",),
-        help="shift and scale the advantages to mean 0 and standard deviation 1 over all data",
-    )
-    add(
-        "--label-quantile",
-        type=float,
-        metavar="Q",
-        help='also write a column "positive": is the advantage above this quantile of all advantages?',
-    )
+    about = "shift and scale the advantages to mean 0 and standard deviation 1 over all data"
+    add("--normalize", choices=("global",), help=about)
+    about = 'also write a column "positive": is the advantage above this quantile of all advantages?'
+    add("--label-quantile", type=float, metavar="Q", help=about)
     add("--label-per", metavar="COLUMN", help="take that quantile over the rows of each item, such as each task_index")
     add("--into", metavar="COPY", help="in place of FILE: all columns of the data, and the results beside them")
-    add(
-        "--plot",
-        type=plot_file,
-        metavar="PICTURE",
-        help="draw advantages, episode lengths, and returns against values: .png, .pdf or .svg",
-    )
-    add(
-        "--resume",
-        action="store_true",
-        help="keep finished results, and continue from the rows that an interrupted run has computed",
-    )
+    about = "draw advantages, episode lengths, and returns against values: .png, .pdf or .svg"
+    add("--plot", type=plot_file, metavar="PICTURE", help=about)
+    about = "keep finished results, and continue from the rows that an interrupted run has computed"
+    add("--resume", action="store_true", help=about)
     add("--overwrite", action="store_true", help="replace earlier results, once the new ones are whole, and PICTURE")
     add("--quiet", action="store_true", help="show no progress and no table")
     add("--json", action="store_true", help="print one JSON object instead of the table")

@@ -50,28 +50,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--env", default="CartPole-v1", metavar="ID", help="Gymnasium environment (default: %(default)s)")
     add("--num-envs", default=8, type=positive, metavar="N", help="number of environments (default: %(default)s)")
-    add(
-        "--num-steps",
-        default=128,
-        type=positive,
-        metavar="T",
-        help="number of steps in each environment (default: %(default)s)",
-    )
-    add(
-        "--seed",
-        default=0,
-        type=non_negative,
-        metavar="S",
-        help="seed of the environments, the actions and the value function (default: %(default)s)",
-    )
+    about = "number of steps in each environment (default: %(default)s)"
+    add("--num-steps", default=128, type=positive, metavar="T", help=about)
+    about = "seed of the environments, the actions and the value function (default: %(default)s)"
+    add("--seed", default=0, type=non_negative, metavar="S", help=about)
     add("--gamma", default=0.99, type=unit_interval, metavar="G", help="discount per step (default: %(default)s)")
     add("--gae-lambda", default=0.95, type=unit_interval, metavar="L", help="trace decay (default: %(default)s)")
-    add(
-        "--plot",
-        type=plot_file,
-        metavar="FILE.png",
-        help="draw rewards, values, returns and advantages of the environment whose returns vary most",
-    )
+    about = "draw rewards, values, returns and advantages of the environment whose returns vary most"
+    add("--plot", type=plot_file, metavar="FILE.png", help=about)
     add("--json", action="store_true", help="print one JSON object")
 
 

@@ -1,11 +1,16 @@
 """Check the options of the commands."""
 
 import argparse
-from functools import partial
+import math
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from fastgae._support.memory import amount_of
 from fastgae._support.pictures import picture_path
+
+T = TypeVar("T", int, float)
 
 
 class CommandError(Exception):
@@ -21,28 +26,19 @@ def printable(line: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
-def _integer(least: int, expected: str, text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = least - 1
-    if number < least:
+def _number(kind: Callable[[str], T], least: T, most: float, expected: str) -> Callable[[str], T]:
+    def read(text: str) -> T:
+        with suppress(ValueError):
+            if least <= (number := kind(text)) <= most:
+                return number
         raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
-    return number
+
+    return read
 
 
-positive = partial(_integer, 1, "a positive integer")
-non_negative = partial(_integer, 0, "an integer of 0 or more")
-
-
-def unit_interval(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0.0 <= number <= 1.0:
-        raise argparse.ArgumentTypeError(f"expected a number in [0, 1], got {text!r}")
-    return number
+positive = _number(int, 1, math.inf, "a positive integer")
+non_negative = _number(int, 0, math.inf, "an integer of 0 or more")
+unit_interval = _number(float, 0.0, 1.0, "a number in [0, 1]")
 
 
 def amount(text: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 import fastgae
 from fastgae._engine import dispatch
-from fastgae.cli import archive
+from fastgae.cli import diagnose
 from fastgae.cli.main import main
 
 
@@ -64,7 +64,7 @@ def refused(capsys):
 def test_other_arrays_are_not_read(saved, capsys, monkeypatch):
     others = {"observations": np.zeros((32, 4, 99)), "infos": np.array([{}, None]), "a\x1b[31mb": np.zeros(2)}
     path = saved(**others)
-    monkeypatch.setattr(archive, "usable_memory", lambda: 100_000)
+    monkeypatch.setattr(diagnose, "usable_memory", lambda: 100_000)
     assert main(["diagnose", path]) == 0
     out = capsys.readouterr().out
     assert out.endswith("\n\nNot used, because they are not arguments: observations, infos, a\\x1b[31mb\n")
@@ -215,10 +215,10 @@ def test_a_file_that_would_fill_the_memory(saved, refused, monkeypatch):
     """Nothing is inflated: the headers say how large it would be."""
     path = saved(rewards=np.zeros((1 << 16, 8)))
     with monkeypatch.context() as patch:
-        patch.setattr(archive, "usable_memory", lambda: 1 << 20)
+        patch.setattr(diagnose, "usable_memory", lambda: 1 << 20)
         patch.setattr(np.lib.format, "read_array", None)
         assert "its arrays have 524,548 elements" in refused(path)
-    assert archive.usable_memory() > 1 << 20
+    assert diagnose.usable_memory() > 1 << 20
 
 
 def test_a_wrong_setting_is_not_the_fault_of_the_file(saved, under, capsys):

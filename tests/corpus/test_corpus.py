@@ -27,7 +27,7 @@ def test_broken_files(tmp_path):
     assert set(statuses(tmp_path)) == {0, 1, 2}
 
 
-@pytest.mark.parametrize(("module", "name"), [(cli.archive, "FILE_ERRORS"), (archive, "HEADER_ERRORS")])
+@pytest.mark.parametrize(("module", "name"), [(cli.diagnose, "FILE_ERRORS"), (archive, "HEADER_ERRORS")])
 def test_this_can_fail(module, name, tmp_path, monkeypatch):
     monkeypatch.setattr(module, name, (ValueError,))
     with pytest.raises(AssertionError, match=r"--seed 20240607 --only \d+ .* was not caught"):

@@ -1,33 +1,227 @@
-"""Run a function of compat where its arrays are: in NumPy or in torch, and in code that torch or JAX compiles."""
+"""Read the arguments of a function of compat by its annotations, and run it where its arrays are.
+
+That is in NumPy or in torch, and in code that torch or JAX compiles. An error names the argument that is wrong.
+"""
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 import numpy as np
 
+from fastgae._call import Array
+from fastgae._canonical import as_flags, as_number, as_switch, as_unit_interval, integer_of, shown
+from fastgae._canonical.arguments import as_integers
 from fastgae._engine import dispatch
-from fastgae._interop.libraries import any_traced, converter, kind_of
-from fastgae.compat._arguments import Body
+from fastgae._interop.arrays import check_wide
+from fastgae._interop.libraries import (
+    any_traced,
+    as_array,
+    as_floats,
+    as_numbers,
+    as_numpy,
+    converter,
+    kind_of,
+    on_the_cpu,
+)
+from fastgae._support.misnamed import missing, no_argument
+from fastgae._typing import ArrayT
+from fastgae._typing import Numbers as NumbersElsewhere
 
 STOPS = "stop_target_gradients"  # a function with this argument has gradients in JAX
 Function = TypeVar("Function", bound=Callable[..., Any])
+Reader = Callable[[str, Any], Any]
+Axes = tuple[int | str, ...]
+
+
+def _coefficients(name: str, given: object) -> Any:
+    """Return a float, or an array of numbers in [0, 1], whose shape has been checked."""
+    check_wide(name, given)
+    return as_unit_interval(name, as_numpy(name, given), lambda name, array: None)
+
+
+def _discounts(name: str, given: object) -> Array:
+    array = as_floats(name, given)
+    _coefficients(name, array)
+    return array
+
+
+def _integer(name: str, given: object) -> int:
+    number = integer_of(given)
+    if number is None:
+        raise TypeError(f"{name} must be an integer, got {shown(given)}")
+    return number
+
+
+def _number(name: str, given: object) -> float:
+    array = as_numpy(name, given)
+    return as_number(name, array.reshape(()) if getattr(array, "size", 0) == 1 else array, "a number")
+
+
+def _function(name: str, given: object) -> object:
+    if not callable(given):
+        raise TypeError(f"{name} must be a function, got {shown(given)}")
+    return given
+
+
+class Having(NamedTuple):
+    """Annotate an object with the attributes that the function reads."""
+
+    attributes: str
+
+    def __call__(self, name: str, given: object) -> object:
+        if not all(hasattr(given, attribute) for attribute in self.attributes.split()):
+            raise TypeError(f"{name} must have the attributes {self.attributes}, got {shown(given)}")
+        return given
+
+
+# The dtypes of the first three decide on the dtype of the results, and the library of the first is their library.
+Like = Annotated[ArrayT | NumbersElsewhere, "rewards or values"]
+Numbers = Annotated[Any, "rewards, values or ratios"]
+Discounts = Annotated[Any, "numbers in [0, 1]"]
+Copied = Annotated[Any, "numbers, copied if a GPU holds them"]
+Number = Annotated[Any, "a number, or an array of one"]
+Flags = Annotated[Any, "bool, or numbers that are 0 or 1"]
+Integers = Annotated[Any, "integers"]
+Coefficient = Annotated[float, "in [0, 1]"]
+Coefficients = Annotated[Any, "a number in [0, 1], or an array of them"]
+# How to read an argument with this annotation for NumPy.
+READERS: dict[Any, Reader] = {
+    Like: as_floats,
+    Numbers: as_floats,
+    Discounts: _discounts,
+    Copied: lambda name, given: as_floats(name, on_the_cpu(given)),
+    Number: as_numbers,
+    Flags: as_flags,
+    Integers: as_integers,
+    Coefficient: _coefficients,
+    Coefficients: _coefficients,
+    bool: as_switch,
+    int: _integer,
+    float: _number,
+    Callable: _function,
+}
+
+
+class Body:
+    """What a function computes from NumPy arrays or tensors, how each parameter is read, and which shapes it may have.
+
+    ``like`` is the name of an array and its axes, such as "rewards: T N". Numbers, flags and integers have the same
+    axes, unless ``shapes`` has others: "T+1 N", "N | 1 N" for one of two shapes, "| N" for one number or an array, and
+    "~ T N" for an array that broadcasts to these axes. "..." stands for any further axes.
+    """
+
+    def __init__(self, compute: Callable[..., Any], like: str, shapes: dict[str, str]):
+        self.compute = compute
+        self.like, _, axes = like.partition(": ")
+        self.signature = inspect.signature(compute)
+        parameters = self.signature.parameters.values()
+        self.positional = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+        self.required = [each.name for each in parameters if each.default is each.empty]
+        self.optional, self.numbers = set(), []
+        self.readers: dict[str, Reader] = {}
+        self.shapes = {self.like: axes, **shapes} if like else shapes
+        for each in parameters:
+            kinds = get_args(each.annotation)
+            kind = kinds[0] if NoneType in kinds else each.annotation
+            if NoneType in kinds or each.default is None:
+                self.optional.add(each.name)
+            if kind in (Like, Numbers, Discounts):
+                self.numbers.append(each.name)
+            if kind in (Like, Numbers, Discounts, Flags, Integers, Coefficient):
+                self.shapes.setdefault(each.name, "" if kind is Coefficient else axes)
+            readers: list[Any] = [part for part in kinds if isinstance(part, Having)]
+            readers += [READERS[known] for known in (kind, get_origin(kind)) if known in READERS]
+            self.readers[each.name] = readers[0] if readers else as_numpy
+        self.words = {axes: [tuple(shape.split()) for shape in axes.split("|")] for axes in self.shapes.values()}
+
+    def bound(self, positional: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments by name, or raise an error if one is missing or has another shape."""
+        given = {**dict(zip(self.positional, positional, strict=False)), **named}
+        if not given.keys() <= self.readers.keys():
+            raise no_argument(self.compute, named)
+        if absent := [name for name in self.required if name not in given]:
+            raise missing(self.compute, absent)
+        if len(given) < len(positional) + len(named):
+            self.signature.bind(*positional, **named)  # raises Python's error
+        sizes: dict[str, Any] = {"1": 1}
+        fitting: dict[str, tuple[int, ...]] = {"": ()}
+        for name, axes in self.shapes.items():
+            each = given.get(name)
+            if each is None and (name in self.optional or name not in given):
+                continue
+            shape = _shape(name, each)
+            if fitting.get(axes) != shape:
+                shapes = [_known(words, sizes) for words in self.words[axes]]
+                if not any(_fits(shape, known, sizes) for known in shapes):
+                    raise self._misfit(name, each, shapes, given)
+                fitting[axes] = shape
+        return given
+
+    def read(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments as NumPy arrays and numbers, or raise an error for one of a wrong type or value."""
+        return {
+            name: None if each is None and name in self.optional else self.readers[name](name, each)
+            for name, each in given.items()
+        }
+
+    def numbers_in(self, given: dict[str, Any]) -> list[Any]:
+        return [given[name] for name in self.numbers if name in given]
+
+    def _misfit(self, name: str, each: Any, shapes: list[Axes], given: dict[str, Any]) -> Exception:
+        words = [f"({', '.join(map(str, axes))}{',' * (len(axes) == 1)})" for axes in shapes if axes]
+        words = [word.replace("(~, ", "that broadcasts to (") for word in words]
+        expected = " or ".join(["one number"] * (() in shapes) + [f"shape {' or '.join(words)}"] * bool(words))
+        if self.like in given and name != self.like:
+            expected += f", because {self.like} has shape {_shape(self.like, given[self.like])}"
+        if hasattr(each, "shape") or isinstance(each, list | tuple):
+            return ValueError(f"{name} has shape {_shape(name, each)}; expected {expected}")
+        return TypeError(f"{name} must have {expected}; got {shown(each)}")
+
+
+def _shape(name: str, given: Any) -> tuple[int, ...]:
+    if given is None or isinstance(given, int | float):
+        return ()
+    return tuple((given if hasattr(given, "shape") else as_array(name, given)).shape)
+
+
+def _known(axes: tuple[str, ...], sizes: dict[str, Any]) -> Axes:
+    """Return the axes with their sizes, and with their names where the size is not known."""
+    known: list[Any] = []
+    for axis in axes:
+        if axis == "...":
+            known += sizes.get(axis, (axis,))
+        elif axis[1:] in ("+1", "-1"):
+            known.append(max(sizes[axis[0]] + int(axis[1:]), 0))
+        else:
+            known.append(sizes.get(axis, axis))
+    return tuple(known)
+
+
+def _fits(shape: tuple[int, ...], axes: Axes, sizes: dict[str, Any]) -> bool:
+    """Return whether a shape has these axes, and note the sizes that were not known."""
+    if axes == shape:
+        return True
+    if axes[:1] == ("~",):  # broadcasts to the others
+        return len(shape) < len(axes) and all(n in (1, axis) for n, axis in zip(shape[::-1], axes[::-1], strict=False))
+    front = axes[:-1] if axes[-1:] == ("...",) else axes
+    pairs = list(zip(front, shape, strict=False))
+    if len(pairs) < len(front) or (front is axes and len(shape) > len(front)):
+        return False
+    if any(axis != n for axis, n in pairs if isinstance(axis, int)):
+        return False
+    sizes.update((axis, n) for axis, n in pairs if isinstance(axis, str))
+    if front is not axes:
+        sizes["..."] = shape[len(front) :]
+    return True
 
 
 def in_numpy(like: str = "", **shapes: str) -> Callable[[Function], Function]:
     """Let a function that is written for NumPy arrays take any arrays on the CPU. ``Body`` checks and reads them."""
-
-    def decorated(compute: Function) -> Function:
-        body = Body(compute, like, shapes)
-
-        @functools.wraps(compute)
-        def function(*positional: Any, **named: Any) -> Any:
-            return compute(**body.read(body.bound(positional, named)))
-
-        return function  # type: ignore[return-value]
-
-    return decorated
+    return _decorator(lambda body, given: body.compute(**body.read(given)), like, shapes)
 
 
 def anywhere(like: str, **shapes: str) -> Callable[[Function], Function]:
@@ -40,13 +234,16 @@ def anywhere(like: str, **shapes: str) -> Callable[[Function], Function]:
     NumPy computes arrays and tensors on the CPU. torch computes tensors on a GPU, where they stay, and tensors in code
     that it compiles or transforms. JAX computes arrays that it traces, and arrays on other devices.
     """
+    return _decorator(_called, like, shapes)
 
+
+def _decorator(call: Callable[..., Any], like: str, shapes: dict[str, str]) -> Callable[[Function], Function]:
     def decorated(compute: Function) -> Function:
         body = Body(compute, like, shapes)
 
         @functools.wraps(compute)
         def function(*positional: Any, **named: Any) -> Any:
-            return _called(body, body.bound(positional, named))
+            return call(body, body.bound(positional, named))
 
         return function  # type: ignore[return-value]
 

@@ -1,8 +1,7 @@
 """Brax: ``compute_gae`` of its PPO."""
 
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
+from fastgae.compat._anywhere import Coefficient, Flags, Like, Numbers, anywhere, namespace_of
 from fastgae.estimators.gae import gae
 
 
@@ -51,12 +50,6 @@ def compute_gae(
     # A dropped step becomes a termination with reward V, so that delta and A are 0 there.
     reward = xp.where(dropped, values, rewards)
     targets = gae(reward, values, ended, last_values=bootstrap_value, gamma=discount, gae_lambda=lambda_).returns
-    one_step = gae(
-        reward,
-        values,
-        ended,
-        xp.ones_like(ended),
-        next_values=xp.concatenate([targets[1:], bootstrap_value[None]]),
-        gamma=discount,
-    )
+    following = xp.concatenate([targets[1:], bootstrap_value[None]])
+    one_step = gae(reward, values, ended, xp.ones_like(ended), next_values=following, gamma=discount)
     return targets, one_step.advantages

@@ -1,8 +1,7 @@
 """CleanRL: the advantage loop of ppo.py and its siblings."""
 
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
+from fastgae.compat._anywhere import Coefficient, Flags, Like, Numbers, anywhere, namespace_of
 from fastgae.estimators.gae import gae
 
 
@@ -43,13 +42,7 @@ def compute_gae(
     ValueError, TypeError
         As in ``fastgae.gae``.
     """
-    last = next_done.reshape(1, *dones.shape[1:])
-    advantages, returns = gae(
-        rewards,
-        values,
-        namespace_of(rewards).concatenate([dones[1:], last]),
-        last_values=next_value.reshape(rewards.shape[1:]),
-        gamma=gamma,
-        gae_lambda=gae_lambda,
-    )
+    ends = namespace_of(rewards).concatenate([dones[1:], next_done.reshape(1, *dones.shape[1:])])
+    last = next_value.reshape(rewards.shape[1:])
+    advantages, returns = gae(rewards, values, ends, last_values=last, gamma=gamma, gae_lambda=gae_lambda)
     return advantages, returns

@@ -21,8 +21,7 @@ import numpy as np
 from fastgae._call import Array
 from fastgae._canonical.arguments import autoreset_mode, shown
 from fastgae._interop.libraries import as_floats, on_the_cpu
-from fastgae.compat._anywhere import in_numpy
-from fastgae.compat._arguments import Copied, Having
+from fastgae.compat._anywhere import Copied, Having, in_numpy
 from fastgae.estimators.valid_steps import valid_steps
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import numpy as np
 
 from fastgae._call import Array
 from fastgae._canonical import as_flags
-from fastgae.compat._anywhere import in_numpy
-from fastgae.compat._arguments import Coefficient
+from fastgae.compat._anywhere import Coefficient, in_numpy
 from fastgae.estimators.gae import gae
 
 
@@ -60,12 +59,7 @@ class GAE:
         if rewards.shape != (self.n_workers, self.worker_steps):
             raise ValueError(f"rewards has shape {rewards.shape}; expected {(self.n_workers, self.worker_steps)}")
         working = np.result_type(rewards, values, np.float32 if done.dtype == np.float32 else np.float64)
-        advantages = gae(
-            rewards.astype(working, copy=False),
-            values.astype(working, copy=False),
-            as_flags("done", done),
-            gamma=self.gamma,
-            gae_lambda=self.lambda_,
-            time_axis=1,
-        ).advantages
+        rewards, values = (each.astype(working, copy=False) for each in (rewards, values))
+        ends = as_flags("done", done)
+        advantages, _ = gae(rewards, values, ends, gamma=self.gamma, gae_lambda=self.lambda_, time_axis=1)
         return advantages.astype(np.float32, copy=False)

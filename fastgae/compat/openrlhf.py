@@ -1,8 +1,7 @@
 """OpenRLHF: ``get_advantages_and_returns``."""
 
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere
-from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
+from fastgae.compat._anywhere import Coefficient, Flags, Like, Numbers, anywhere
 from fastgae.estimators.gae import gae
 
 

@@ -3,8 +3,7 @@
 from typing import Any, Literal
 
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere
-from fastgae.compat._arguments import Coefficient, Like, Numbers
+from fastgae.compat._anywhere import Coefficient, Like, Numbers, anywhere
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
 

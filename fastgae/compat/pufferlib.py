@@ -10,8 +10,7 @@ from typing import Any
 
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
+from fastgae.compat._anywhere import Coefficient, Flags, Like, Numbers, anywhere, namespace_of
 from fastgae.compat._hooks import Library
 from fastgae.estimators.reverse_scan import reverse_scan
 

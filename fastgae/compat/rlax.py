@@ -19,8 +19,18 @@ from typing import Any, Generic, NamedTuple
 from fastgae._interop.libraries import kind_of
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere, constant, namespace_of
-from fastgae.compat._arguments import Coefficient, Coefficients, Discounts, Flags, Integers, Like, Numbers
+from fastgae.compat._anywhere import (
+    Coefficient,
+    Coefficients,
+    Discounts,
+    Flags,
+    Integers,
+    Like,
+    Numbers,
+    anywhere,
+    constant,
+    namespace_of,
+)
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
 
@@ -48,16 +58,8 @@ def truncated_generalized_advantage_estimation(
         delta_t = (r_t + discount_t V_{t+1}) - V_t
         A_t     = delta_t + discount_t lambda_t A_{t+1}
     """
-    advantages, _ = gae(
-        r_t,
-        values[:-1],
-        terminated=None,
-        last_values=values[-1],
-        gamma=discount_t,
-        gae_lambda=lambda_,
-        stop_gradients=stop_target_gradients,
-    )
-    return advantages
+    how = {"gamma": discount_t, "gae_lambda": lambda_, "stop_gradients": stop_target_gradients}
+    return gae(r_t, values[:-1], terminated=None, last_values=values[-1], **how).advantages
 
 
 @anywhere("r_t: T", lambda_="| T")

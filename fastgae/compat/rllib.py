@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import Array
-from fastgae.compat._anywhere import in_numpy
-from fastgae.compat._arguments import Coefficient, Flags, Numbers
+from fastgae.compat._anywhere import Coefficient, Flags, Numbers, in_numpy
 from fastgae.compat._hooks import Library, made_once, replace
 from fastgae.estimators.gae import gae
 
@@ -70,16 +69,9 @@ def compute_value_targets(
     -----
     ``ray/rllib/utils/postprocessing/value_predictions.py``, version 2.60.
     """
-    advantages = gae(
-        np.asarray(rewards, np.float64),
-        values,
-        terminateds,
-        truncateds,
-        next_values=np.append(values[1:], np.zeros_like(values[:1])),
-        gamma=gamma,
-        gae_lambda=lambda_,
-    ).advantages
-    return (advantages.astype(np.float32) + values).astype(np.float32)
+    wide, following = np.asarray(rewards, np.float64), np.append(values[1:], np.zeros_like(values[:1]))
+    found = gae(wide, values, terminateds, truncateds, next_values=following, gamma=gamma, gae_lambda=lambda_)
+    return (found.advantages.astype(np.float32) + values).astype(np.float32)
 
 
 def __getattr__(name: str) -> Any:

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
+from fastgae.compat._anywhere import Coefficient, Flags, Like, Numbers, anywhere, namespace_of
 from fastgae.compat._hooks import Library, made_once
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize

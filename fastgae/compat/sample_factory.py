@@ -8,8 +8,7 @@ Add one line before you train, in the process of the learner (``--serial_mode=Tr
 from contextlib import ExitStack
 
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
+from fastgae.compat._anywhere import Coefficient, Flags, Like, Numbers, anywhere, namespace_of
 from fastgae.compat._hooks import Library
 from fastgae.estimators.reverse_scan import reverse_scan
 

@@ -16,8 +16,7 @@ from typing import Any
 from weakref import WeakSet
 
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
+from fastgae.compat._anywhere import Coefficient, Flags, Like, Numbers, anywhere, namespace_of
 from fastgae.compat._hooks import Library, found_at, taking
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
@@ -93,14 +92,8 @@ def compute_gae(
     ends = terminated != 0
     if time_limit_bootstrap:
         ends = ends | (truncated != 0)
-    advantages, returns = gae(
-        rewards,
-        values,
-        ends,
-        last_values=last_values,
-        gamma=discount_factor,
-        gae_lambda=lambda_coefficient,
-    )
+    how = {"last_values": last_values, "gamma": discount_factor, "gae_lambda": lambda_coefficient}
+    advantages, returns = gae(rewards, values, ends, **how)
     return returns, normalize(advantages, ddof=1)
 
 
@@ -225,13 +218,6 @@ def _amp_of_2_0(
 ) -> tuple[ArrayT, ArrayT]:
     """Compute the advantages of AMP in version 2.0: V' of every step is given, and termination cuts only the trace."""
     ends = terminated != 0
-    advantages, returns = gae(
-        rewards,
-        values,
-        namespace_of(rewards).zeros_like(ends),
-        ends,
-        next_values=next_values,
-        gamma=discount_factor,
-        gae_lambda=lambda_coefficient,
-    )
+    how = {"next_values": next_values, "gamma": discount_factor, "gae_lambda": lambda_coefficient}
+    advantages, returns = gae(rewards, values, namespace_of(rewards).zeros_like(ends), ends, **how)
     return returns, normalize(advantages, ddof=1)

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from fastgae._call import Array
-from fastgae.compat._anywhere import in_numpy
-from fastgae.compat._arguments import Having, Number, Numbers
+from fastgae.compat._anywhere import Having, Number, Numbers, in_numpy
 from fastgae.estimators.reverse_scan import reverse_scan
 
 

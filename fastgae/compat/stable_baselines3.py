@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae.compat._anywhere import in_numpy
-from fastgae.compat._arguments import Copied, Flags, Numbers
+from fastgae.compat._anywhere import Copied, Flags, Numbers, in_numpy
 from fastgae.compat._hooks import Library, made_once
 from fastgae.estimators.gae import gae
 

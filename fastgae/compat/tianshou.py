@@ -12,8 +12,7 @@ import numpy as np
 
 from fastgae._call import Array
 from fastgae._canonical import as_flags
-from fastgae.compat._anywhere import in_numpy
-from fastgae.compat._arguments import Coefficient, Copied, Flags, Having, Integers, Numbers
+from fastgae.compat._anywhere import Coefficient, Copied, Flags, Having, Integers, Numbers, in_numpy
 from fastgae.compat._hooks import Library
 from fastgae.estimators.gae import gae
 
@@ -45,15 +44,9 @@ def _gae(
     ValueError, TypeError
         As in ``fastgae.gae``.
     """
-    return gae(
-        np.asarray(rew, np.float64),
-        np.asarray(v_s, np.float64),
-        np.zeros_like(end_flag),
-        end_flag,
-        next_values=np.asarray(v_s_, np.float64),
-        gamma=gamma,
-        gae_lambda=gae_lambda,
-    ).advantages
+    rew, v_s, v_s_ = (np.asarray(each, np.float64) for each in (rew, v_s, v_s_))
+    none = np.zeros_like(end_flag)
+    return gae(rew, v_s, none, end_flag, next_values=v_s_, gamma=gamma, gae_lambda=gae_lambda).advantages
 
 
 @in_numpy("indices: T", v_s_="T | T 1", v_s="T | T 1")

@@ -31,8 +31,7 @@ import numpy as np
 
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere, moved, namespace_of
-from fastgae.compat._arguments import Coefficients, Flags, Like, Numbers
+from fastgae.compat._anywhere import Coefficients, Flags, Like, Numbers, anywhere, moved, namespace_of
 from fastgae.compat._hooks import Library, made_once, replace
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
@@ -80,16 +79,9 @@ def generalized_advantage_estimate(
     ValueError, TypeError
         As in ``fastgae.gae``.
     """
-    advantages, targets = gae(
-        reward,
-        state_value,
-        done if terminated is None else terminated,
-        done,
-        next_values=next_state_value,
-        gamma=_with_all_axes(gamma, reward),
-        gae_lambda=_with_all_axes(lmbda, reward),
-        time_axis=time_dim,
-    )
+    ended = done if terminated is None else terminated
+    how = {"gamma": _with_all_axes(gamma, reward), "gae_lambda": _with_all_axes(lmbda, reward), "time_axis": time_dim}
+    advantages, targets = gae(reward, state_value, ended, done, next_values=next_state_value, **how)
     return advantages, targets
 
 
@@ -207,32 +199,17 @@ def vtrace_advantage_estimate(
     """
     import torch  # a statement, because torch.compile follows it
 
-    xp, cut, gamma = namespace_of(reward), done != 0, _with_all_axes(gamma, reward)
+    xp, cut = namespace_of(reward), done != 0
     ended = cut if terminated is None else terminated
     # torch computes the ratios, because its exponential has other bits than NumPy's.
     ratios = torch.from_numpy(log_pi - log_mu).exp().numpy() if xp is np else (log_pi - log_mu).exp()
-    rho_clip, c_clip = float(rho_thresh), float(c_thresh)
+    how: dict[str, Any] = {"gamma": _with_all_axes(gamma, reward), "time_axis": time_dim}
+    rho_clip, c_clip, following = float(rho_thresh), float(c_thresh), next_state_value
     targets = vtrace(
-        reward,
-        state_value,
-        ended,
-        cut,
-        ratios=ratios,
-        next_values=next_state_value,
-        gamma=gamma,
-        rho_clip=rho_clip,
-        c_clip=c_clip,
-        time_axis=time_dim,
+        reward, state_value, ended, cut, ratios=ratios, next_values=following, rho_clip=rho_clip, c_clip=c_clip, **how
     ).returns
-    one_step = gae(
-        reward,
-        state_value,
-        ended,
-        xp.ones_like(cut),
-        next_values=xp.where(cut, next_state_value, _one_later(targets, next_state_value, time_dim)),
-        gamma=gamma,
-        time_axis=time_dim,
-    ).advantages
+    following = xp.where(cut, following, _one_later(targets, following, time_dim))
+    one_step = gae(reward, state_value, ended, xp.ones_like(cut), next_values=following, **how).advantages
     return xp.minimum(ratios, xp.asarray(rho_clip, dtype=ratios.dtype)) * one_step, targets
 
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from fastgae._canonical import shown
 from fastgae._typing import ArrayT, Scale
-from fastgae.compat._anywhere import anywhere
-from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
+from fastgae.compat._anywhere import Coefficient, Flags, Like, Numbers, anywhere
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
 from fastgae.estimators.group_advantages import group_advantages

@@ -15,8 +15,7 @@ import numpy as np
 
 from fastgae._canonical import numbered
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import anywhere
-from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
+from fastgae.compat._anywhere import Coefficient, Flags, Like, Numbers, anywhere
 from fastgae.compat._hooks import Library
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
@@ -198,17 +197,8 @@ def _not_whitened(
     token_level_rewards: Like[ArrayT], values: Numbers, response_mask: Flags, gamma: Coefficient, lam: Coefficient
 ) -> tuple[ArrayT, ArrayT]:
     """Return advantages and returns; a token outside the mask gets the advantage of the next token inside it."""
-    return gae(
-        token_level_rewards,
-        values,
-        terminated=None,
-        last_values=0.0,
-        mask=response_mask != 0,
-        gamma=gamma,
-        gae_lambda=lam,
-        carry_over=True,
-        time_axis=1,
-    )
+    how = {"mask": response_mask != 0, "gamma": gamma, "gae_lambda": lam, "carry_over": True, "time_axis": 1}
+    return gae(token_level_rewards, values, terminated=None, last_values=0.0, **how)
 
 
 _carried = inspect.unwrap(_not_whitened)  # for arguments that have been read

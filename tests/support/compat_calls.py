@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 
 from fastgae import compat
-from fastgae.compat._arguments import Body, Coefficient, Coefficients, Discounts, Integers, Like, Numbers
+from fastgae.compat._anywhere import Body, Coefficient, Coefficients, Discounts, Integers, Like, Numbers
 
 SIZE = STEPS, ENVS = 7, 4
 ACTIONS = 3

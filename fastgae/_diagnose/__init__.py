@@ -1,5 +1,5 @@
 """Find common mistakes in rollouts.
 
 ``steps`` prepares a call for the detectors in ``flags``, ``rows``, ``bootstrap``, ``numerics`` and ``fit``.
-``overview`` computes the overview of the report, and ``report`` describes the findings.
+``report`` describes the findings, and ``diagnose`` runs the detectors.
 """

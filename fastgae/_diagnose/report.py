@@ -5,13 +5,17 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+import numpy as np
+
+from fastgae._call import Array
+from fastgae._support.pictures import BLUE, INK, PURPLE, VERMILION, new_figure, style
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fastgae._diagnose.plot import Column
-
 SHOWN = 4  # places of a finding
 MOST_FINDINGS = 3  # in full, so that a report fits one screen
+MOST_STEPS = 300  # in a picture
 
 
 class Places(NamedTuple):
@@ -116,6 +120,16 @@ class Overview(NamedTuple):
         }
 
 
+class Column(NamedTuple):
+    """One env of a rollout: copies, because a training loop may write into its arrays before it draws."""
+
+    env: tuple[int, ...]
+    series: dict[str, Array]
+    terminated: Array
+    truncated: Array
+    shape: tuple[int, int]  # of the rollout
+
+
 class Diagnosis(Sequence[Finding]):
     """The findings of one call: a sequence that is true if there are any. ``str`` gives the report for people.
 
@@ -127,7 +141,7 @@ class Diagnosis(Sequence[Finding]):
         ``mean_td_error`` and ``std_td_error``.
     """
 
-    def __init__(self, findings: Sequence[Finding], overview: Overview, columns: Sequence["Column"] = ()) -> None:
+    def __init__(self, findings: Sequence[Finding], overview: Overview, columns: Sequence[Column] = ()) -> None:
         self._findings = tuple(findings)
         self.overview = overview
         self._columns = tuple(columns)
@@ -172,8 +186,6 @@ class Diagnosis(Sequence[Finding]):
             The places in the rollout, and rewards, values and TD errors of one env, with the ends of its episodes.
             Notebooks show it; ``savefig`` writes it to a file. If nothing was found, it shows the first env.
         """
-        from fastgae._diagnose.plot import draw  # here, because it needs matplotlib
-
         if not self:
             return draw(self._columns[0], "nothing found", (), ())
         where = self[finding].where
@@ -230,3 +242,33 @@ def _place(index: tuple[int, ...]) -> str:
 def wrapped(heading: str, text: str, indent: int) -> str:
     """Return a heading and a text in lines of 100 characters; all but the first are indented."""
     return textwrap.fill(heading + text, 100, subsequent_indent=" " * indent, break_long_words=False)
+
+
+def draw(column: Column, title: str, times: Sequence[int], marks: Sequence[tuple[int, int]]) -> "Figure":
+    """Mark steps and envs in the rollout, and draw the steps of an env around the first of its times."""
+    first = max(0, times[0] - MOST_STEPS // 10) if times else 0
+    shown = np.arange(len(column.terminated))[first : first + MOST_STEPS]
+    suspect = np.intersect1d(shown, np.array(times, int))
+    figure = new_figure(9, 6.5, f"{title}, env {', '.join(map(str, column.env))}" if column.env else title)
+    whole, *panels = figure.subplots(4)
+    for panel in panels[1:]:
+        panel.sharex(panels[0])
+    whole.plot(*np.array(marks, int).reshape(-1, 2).T, "|", color=VERMILION, markersize=6, rasterized=True)
+    whole.set(ylabel="env", xlim=(-0.5, max(1, column.shape[0]) - 0.5), ylim=(max(1, column.shape[1]) - 0.5, -0.5))
+    style(whole)
+    ends = ((column.terminated, "-", INK), (column.truncated & ~column.terminated, "--", PURPLE))
+    for panel, (name, numbers), color in zip(panels, column.series.items(), (INK, BLUE, INK), strict=True):
+        panel.plot(shown, numbers[shown], color=color, linewidth=1.2, marker=".", markersize=3, zorder=3)
+        for flags, line, end_color in ends:
+            places = {"ymin": 0, "ymax": 1, "transform": panel.get_xaxis_transform()}
+            panel.vlines(shown[flags[shown]] + 0.5, linestyles=line, colors=end_color, linewidth=0.8, **places)
+        panel.plot(suspect, numbers[suspect], "o", color=VERMILION, markersize=5, zorder=4, rasterized=True)
+        panel.set_ylabel(name)
+        style(panel)
+        panel.margins(x=0.01)
+    for axis in (whole.xaxis, whole.yaxis, panels[-1].xaxis):
+        axis.get_major_locator().set_params(integer=True)
+        axis.get_major_formatter().set_useOffset(False)  # steps have their own numbers
+    panels[-1].set_xlabel("step; a circle: suspect; a line: the episode ends, dashed where it is truncated")
+    figure.align_ylabels()
+    return figure

@@ -2,7 +2,6 @@
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,63 +9,29 @@ import numpy as np
 from fastgae._backends import BackendUnavailableError
 from fastgae._call import Array, Call, GAEResult
 from fastgae._canonical import NEXT_STEP
-from fastgae._diagnose.plot import Column
-from fastgae._diagnose.report import SHOWN, Places
+from fastgae._diagnose.report import SHOWN, Column, Places
 from fastgae._engine import dispatch, run
 
 MOST_MARKS = 4000  # in a picture
 
 
-@dataclass(frozen=True)
 class Steps:
     """One call, in float64, time first and the environments in C order."""
 
-    given: Call
-    mask: Array | None  # as given, without the reset rows that autoreset implies
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        steps, envs = self.rewards.shape
-        return steps, envs
-
-    @property
-    def next_step(self) -> bool:
-        return bool(self.given.autoreset == NEXT_STEP)
-
-    @functools.cached_property
-    def rewards(self) -> Array:
-        return self.matrix(self.given.rewards)
-
-    @functools.cached_property
-    def values(self) -> Array:
-        return self.matrix(self.given.values)[: len(self.rewards)]
-
-    @functools.cached_property
-    def terminated(self) -> Array:
-        return self.flags(self.given.terminated)
-
-    @functools.cached_property
-    def truncated(self) -> Array:
-        return self.flags(self.given.truncated)
-
-    @functools.cached_property
-    def done(self) -> Array:
-        return self.terminated | self.truncated
-
-    @functools.cached_property
-    def exists(self) -> Array:
-        """Return the steps that the recursion does not skip."""
-        return np.ones(self.shape, bool) if self.given.mask is None else self.matrix(self.given.mask, bool)
-
-    @functools.cached_property
-    def unmasked(self) -> Array:
-        """Return the steps that the caller did not mask; reset rows that ``autoreset`` implies are among them."""
-        return np.ones(self.shape, bool) if self.mask is None else self.matrix(self.mask, bool)
-
-    @functools.cached_property
-    def sequences(self) -> bool:
-        """Return whether each env is one sequence, such as the tokens of an answer: the call says so by its flags."""
-        return not self.done.any() and (self.given.terminated is None or self.mask is not None)
+    def __init__(self, given: Call, mask: Array | None) -> None:
+        self.given = given
+        self.mask = mask  # as given, without the reset rows that autoreset implies
+        self.next_step = given.autoreset == NEXT_STEP
+        self.rewards = self.matrix(given.rewards)
+        self.shape: tuple[int, int] = self.rewards.shape
+        self.values = self.matrix(given.values)[: len(self.rewards)]
+        self.next_values = None if given.next_values is None else self.matrix(given.next_values)
+        self.terminated, self.truncated = self.flags(given.terminated), self.flags(given.truncated)
+        self.done = self.terminated | self.truncated
+        self.exists = self.flags(given.mask, True)  # the steps that the recursion does not skip
+        self.unmasked = self.flags(mask, True)  # those that the caller did not mask, also reset rows of autoreset
+        # Whether each env is one sequence, such as the tokens of an answer: the call says so by its flags.
+        self.sequences = not self.done.any() and (given.terminated is None or mask is not None)
 
     @functools.cached_property
     def last_values(self) -> Array:
@@ -76,10 +41,6 @@ class Steps:
             return np.asarray(last, np.float64).reshape(-1)
         row: Array = self.matrix(values if following is None else following)[-1]
         return row
-
-    @functools.cached_property
-    def next_values(self) -> Array | None:
-        return None if self.given.next_values is None else self.matrix(self.given.next_values)
 
     @functools.cached_property
     def next_row(self) -> Array:
@@ -159,9 +120,8 @@ class Steps:
         """Return the advantages of the call, with some arguments changed."""
         return self.matrix(self.computed(self.given._replace(**changed)).advantages)
 
-    def flags(self, given: Array | None) -> Array:
-        """Return flags, which are all False where they are not given."""
-        return np.zeros(self.shape, bool) if given is None else self.matrix(given, bool)
+    def flags(self, given: Array | None, default: bool = False) -> Array:
+        return np.full(self.shape, default) if given is None else self.matrix(given, bool)
 
     def matrix(self, array: Any, dtype: Any = np.float64) -> Array:
         moved = np.moveaxis(array, self.given.time_axis, 0)

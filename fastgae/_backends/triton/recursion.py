@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 import triton.language as tl
 
-from fastgae._backends.triton.kernels import n_step, packed, recursion
+from fastgae._backends.triton.kernels import n_step, recursion
 from fastgae._backends.triton.kernels.step import FIRST_COEFFICIENT, FIRST_FLAG, How, Inputs
 from fastgae._backends.triton.kernels.views import Rows
 from fastgae._backends.triton.matrices import Matrices
@@ -220,6 +220,6 @@ def _sequence_steps(call: Call, matrices: Matrices, boundaries: Any, after: Any,
     (last_values, last_value), sequences = after, len(call.cu_seqlens) - 1
     views = boundaries, last_values, tuple(coefficients[k][0] for k in made), last, final_values, tuple(made.values())
     arguments, constants = (*views, matrices.steps, last_value), (REAL[matrices.dtype], SEQUENCE_STEPS)
-    matrices.plan.launch(packed.sequence_steps, sequences, arguments, constants, warps=4)
+    matrices.plan.launch(recursion.sequence_steps, sequences, arguments, constants, warps=4)
     coefficients = [(made.get(k, view), number) for k, (view, number) in enumerate(coefficients)]
     return {"last": last, "final_values": final_values}, coefficients

@@ -20,11 +20,9 @@ from typing import Any, NamedTuple
 import triton.language as tl
 from triton import jit
 
-from fastgae._backends.triton.kernels.packed import bounds
-from fastgae._backends.triton.kernels.pieces import first_wrong, keep, restored
-from fastgae._backends.triton.kernels.step import Numbers, State, chosen, step
+from fastgae._backends.triton.kernels.step import FIELDS, Numbers, State, chosen, step
 from fastgae._backends.triton.kernels.turns import load_rows, load_turn, places, rows_of_turn, store
-from fastgae._backends.triton.kernels.views import offset, row_or_number
+from fastgae._backends.triton.kernels.views import offset, row, row_or_number
 
 NEVER = tl.constexpr(2**31 - 1)  # a lane that stores nothing does so from this step on
 
@@ -187,13 +185,92 @@ def _turn(
     """Compute and store ``count`` steps."""
     results = ((), ())
     for i in tl.static_range(count):
-        row = ()
+        these = ()
         for k in tl.static_range(len(rows)):
-            row = row + (rows[k][i] if len(rows[k]) > 0 else (),)
+            these = these + (rows[k][i] if len(rows[k]) > 0 else (),)
         before = state
-        state, advantage, target = step(inputs, row, state, numbers, how)
+        state, advantage, target = step(inputs, these, state, numbers, how)
         if not tiled:
             state = chosen((i >= some[0]) & (i < some[1]), state, before)
         results = (results[0] + (advantage,), results[1] + (target,))
         to = store(outputs, to, results, done, i, some, tiled, how)
     return state, to
+
+
+@jit
+def keep(states, lane, some, state, how: tl.constexpr):
+    """Store the numbers of a state on which the results depend, in float64."""
+    for k in tl.static_range(len(state)):
+        if (how.kept >> k) & 1:
+            tl.store(states.data + offset(states, lane, k), state[k].to(tl.float64), mask=some)
+
+
+@jit
+def restored(states, lane, state, how: tl.constexpr):
+    """Return a state with the numbers that were kept, or with NaN where that is the number of the first lane."""
+    fields = ()
+    for k in tl.static_range(len(state)):
+        field = state[k]
+        if (how.kept >> k) & 1:
+            number, of_first = row(states, lane, k), row(states, lane * 0 + tl.min(lane, 0), k)
+            field = tl.where(of_first == of_first, number, of_first).to(field.dtype)
+        fields = fields + (field,)
+    return State(*fields)
+
+
+@jit
+def first_wrong(begun, reached, env, envs, some, pieces, how: tl.constexpr):
+    """Return the first number from ``some`` on of a piece of an env that must be computed again, or ``pieces``.
+
+    A piece is right if it began, bit for bit, in the state that the piece after it in time reached.
+    """
+    some, first = tl.cast(some, tl.int32), tl.cast(pieces, tl.int32)
+    while (some < pieces) & (first == pieces):
+        number = tl.minimum(some + tl.arange(0, how.compared), pieces - 1)
+        lane = number.to(tl.int64) * envs + env
+        wrong = lane < 0
+        for k in tl.static_range(FIELDS):
+            if (how.kept >> k) & 1:
+                one, other = row(begun, lane, k), row(reached, lane - envs, k)
+                wrong = wrong | (one.to(tl.int64, bitcast=True) != other.to(tl.int64, bitcast=True))
+        first = tl.min(tl.where(wrong, number, pieces), 0)
+        some += how.compared
+    return first
+
+
+@jit
+def bounds(boundaries, number, steps):
+    """Return where a sequence begins and ends: inside of the arrays, because nobody checks what the boundaries are."""
+    at = boundaries.data + number * boundaries.env
+    begin = tl.minimum(tl.maximum(tl.load(at).to(tl.int64), 0), steps)
+    end = tl.minimum(tl.maximum(tl.load(at + boundaries.env).to(tl.int64), begin), steps)
+    return begin, end
+
+
+@jit
+def sequence_steps(
+    boundaries,
+    last_values,
+    coefficients,  # one for each sequence
+    last,
+    final_values,
+    coefficients_of_steps,
+    steps,
+    last_value: tl.float64,
+    REAL: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Store for each step of a packed sequence whether it is the last one, V after it, and its coefficients."""
+    number = tl.program_id(0).to(tl.int64)
+    begin, end = bounds(boundaries, number, steps)
+    for first in range(begin, end, BLOCK):
+        t = first + tl.arange(0, BLOCK)
+        tl.store(last.data + t, (t == end - 1).to(tl.uint8), mask=t < end)
+        for k in tl.static_range(len(coefficients)):
+            here = tl.load(coefficients[k].data + number * coefficients[k].env).to(tl.float64)
+            tl.store(coefficients_of_steps[k].data + t, here + tl.full((BLOCK,), 0, tl.float64), mask=t < end)
+        if len(final_values) > 0:
+            value = tl.full((BLOCK,), last_value, tl.float64).to(REAL)
+            if len(last_values) > 0:
+                value = tl.full((BLOCK,), 0, REAL) + tl.load(last_values.data + number * last_values.env).to(REAL)
+            tl.store(final_values.data + t, value, mask=t == end - 1)

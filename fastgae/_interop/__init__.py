@@ -5,10 +5,9 @@
 * ``torch.py`` and ``jax.py`` convert the arrays of one library.
 * ``calls.py`` passes a call to the function that makes it, in:
 * ``torch_devices.py``: calls with tensors that hold numbers; those on a GPU stay there
-* ``torch_ops.py``: the operations that stand for the functions in code that torch compiles
-* ``torch_gradients.py``: calls whose results keep their gradients
-* ``jax_calls.py``, also for code that JAX traces: ``jax_xla.py`` lets XLA call the compiled module, in which
-  ``batches.py`` turns the calls of ``jax.vmap`` into one call
+* ``torch_ops.py``: the operations that stand for the functions in code that torch compiles; gradients
+* ``jax_calls.py``, also for code that JAX traces: ``jax_xla.py`` lets XLA call the compiled module, in which its
+  ``Batch`` turns the calls of ``jax.vmap`` into one call
 * ``stored_programs.py`` lets programs that JAX has stored run in a process that only imports fastgae
 
 Nothing here imports torch or JAX before the caller does: if the caller passes an array of a library, the library is

@@ -53,7 +53,7 @@ def _torch(arguments: dict[str, Any]) -> Callable[..., Any]:
     from fastgae._interop.torch import transforms
 
     if not arguments.get("stop_gradients", True):
-        from fastgae._interop.torch_gradients import differentiated
+        from fastgae._interop.torch_ops import differentiated
 
         kept: Callable[..., Any] = differentiated
         return kept

@@ -1,4 +1,4 @@
-"""The operations that stand for calls in code that torch compiles, or transforms with ``torch.func``.
+"""The operations that stand for calls in code that torch compiles, or transforms with ``torch.func``; and gradients.
 
 There is ``fastgae::<name>`` for each function in ``FUNCTIONS``.
 """
@@ -11,10 +11,13 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch._C._functorch import TransformType, get_interpreter_stack
 
 from fastgae._call import GAEResult, Role, names_of
-from fastgae._interop.libraries import FUNCTIONS, dtype_of_results, gives_two
-from fastgae._interop.torch import numpy_dtype, transforms
+from fastgae._interop.arrays import OnDevice
+from fastgae._interop.libraries import FUNCTIONS, as_array, dtype_of_results, gives_two
+from fastgae._interop.torch import is_compiling, numpy_dtype, transforms
 from fastgae._interop.torch_devices import computed
 
 NO_OPERANDS = ("out", "stop_gradients")  # arguments that an operation does not have
@@ -49,7 +52,7 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
     for name, value in arguments.items():
         if name in NO_OPERANDS:
             continue
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             # In torch.func.vmap, requires_grad may be False and the tensor inside have a gradient.
             given[name] = value.detach() if value.requires_grad or transforms() else value
         elif value is None or name in NO_TENSORS:
@@ -65,7 +68,7 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
     return {**given, "names": ",".join(numbers), "numbers": [*numbers.values()]}
 
 
-def _filled(out: Any, result: torch.Tensor) -> Any:
+def _filled(out: Any, result: Tensor) -> Any:
     """Copy a result to a tensor of ``out`` and return that tensor; return None if there is none."""
     if out is None:
         return None
@@ -130,14 +133,79 @@ def _type_in_torch(name: str, annotation: Any) -> str:
     return f"{required.__name__}{'?' if NoneType in types else ''}"
 
 
-def _without(tensor: torch.Tensor, axis: int) -> torch.Tensor:
+def _without(tensor: Tensor, axis: int) -> Tensor:
     """Return a tensor that has all axes but one, and no numbers yet."""
     return tensor.new_empty(tensor.shape[:axis] + tensor.shape[axis + 1 :])
 
 
 def _dtype_alone(name: str, given: Any) -> Any:
     """Return an empty array in place of a tensor, because only its dtype counts, and anything else as it is."""
-    return np.empty(0, numpy_dtype(name, given)) if isinstance(given, torch.Tensor) else given
+    return np.empty(0, numpy_dtype(name, given)) if isinstance(given, Tensor) else given
 
 
 OPERATIONS = {name: _registered(name, function) for name, function in FUNCTIONS.items()}
+
+
+class Differentiated(torch.autograd.Function):  # type: ignore[misc]
+    """Give the numbers of a result the derivatives of another tensor."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(numbers: Tensor, differentiable: Tensor) -> Tensor:
+        return numbers.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return None, gradient
+
+    @staticmethod
+    def jvp(ctx: Any, of_numbers: Any, of_differentiable: Tensor) -> Tensor:
+        return of_differentiable.clone()
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def differentiated(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Return the results of a kernel, with the derivatives of the same equations in torch.
+
+    torch.compile breaks the graph here, and calls it as it is.
+    """
+    if is_compiling():  # only torch.export comes here
+        raise NotImplementedError(
+            f"torch.export cannot record gradients of {function.__name__}: leave stop_gradients True"
+        )
+    if sum(each.key() == TransformType.Jvp for each in get_interpreter_stack() or ()) > 1:
+        raise NotImplementedError(
+            f"torch cannot take a forward derivative of a forward derivative of {function.__name__}: take one of the "
+            "two backward, as torch.func.hessian does"
+        )
+    arguments = arguments | {"stop_gradients": True}
+    numbers = (traced if transforms() else computed)(function, arguments)
+    device = next(iter(arguments.values())).device
+    tensors = {
+        name: given if isinstance(given, Tensor) else torch.as_tensor(as_array(name, given), device=device)
+        for name, given in arguments.items()
+        if not (given is None or (type(given) in (int, float) and name != "final_values") or name in NO_TENSORS)
+    }
+    if "final_values" in tensors:
+        tensors["final_values"] = _dense(next(iter(tensors.values())), tensors["truncated"], tensors["final_values"])
+    held = {
+        name: OnDevice(tensor, tuple(tensor.shape), numpy_dtype(name, tensor), "autograd")
+        for name, tensor in tensors.items()
+    }
+    results = function(**{**arguments, **held, "backend": None} if "backend" in arguments else {**arguments, **held})
+    if isinstance(numbers, GAEResult):
+        return GAEResult(*map(Differentiated.apply, numbers, results))
+    return Differentiated.apply(numbers, results)
+
+
+def _dense(rewards: Tensor, truncated: Tensor, final: Tensor) -> Tensor:
+    """Return final values in the shape of rewards. Sparse ones have one number per True of truncated, in C order."""
+    if final.shape == rewards.shape:
+        return final
+    flags = (truncated != 0).reshape(*truncated.shape, *(1,) * (rewards.ndim - truncated.ndim)).expand(rewards.shape)
+    return torch.zeros(rewards.shape, dtype=final.dtype, device=final.device).masked_scatter(flags, final)

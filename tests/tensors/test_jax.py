@@ -16,7 +16,7 @@ from support.functions import arrays_of, converted
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
-from fastgae._interop import batches  # noqa: E402
+from fastgae._interop import jax_xla  # noqa: E402
 from fastgae._interop.jax import from_numpy, to_numpy  # noqa: E402
 
 NAMES = tuple(FUNCTIONS)
@@ -195,12 +195,12 @@ def test_jit_and_vmap(name):
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "gae_packed"])
 def test_vmap_is_one_call(name, monkeypatch):
     """The batch becomes environments of one call, except in a packed call and where normalisation mixes them."""
-    monkeypatch.setattr(batches.Batch, "one_by_one", None)
+    monkeypatch.setattr(jax_xla.Batch, "one_by_one", None)
     joined = 0
     for function, arguments in drawn(name):
         (_, given), *rest = arguments.items()
         settings, shapes = dict(rest), {each: np.shape(a) for each, a in rest if isinstance(a, np.ndarray)}
-        if not batches.may_join({"by": "global"} | settings if name == "normalize" else settings, shapes, given.shape):
+        if not jax_xla.may_join({"by": "global"} | settings if name == "normalize" else settings, shapes, given.shape):
             continue
         got = jax.vmap(lambda given, f=function, s=settings: f(given, **s))(jnp.asarray(np.stack([given, given[::-1]])))
         assert_answers(got, stacked([function(each, **settings) for each in (given, given[::-1])]))
@@ -223,14 +223,14 @@ def test_vmap_over_a_number_of_the_whole_call(function, arguments, name):
 
 
 def test_vmap_of_a_function_without_a_time_axis():
-    batch = batches.Batch(lambda rewards: 2 * rewards, {}, {"rewards": np.ones((5, 3))}, {"rewards": 1})
+    batch = jax_xla.Batch(lambda rewards: 2 * rewards, {}, {"rewards": np.ones((5, 3))}, {"rewards": 1})
     assert_same_bits(batch.results()[0], np.full((5, 3), 2.0))
 
 
 @pytest.mark.parametrize("of_each_call", [False, True])
 @pytest.mark.parametrize("time_axis", [0, -1])
 def test_vmap_with_one_number_for_all_envs_is_one_call(monkeypatch, of_each_call, time_axis):
-    monkeypatch.setattr(batches.Batch, "one_by_one", None)
+    monkeypatch.setattr(jax_xla.Batch, "one_by_one", None)
     numbers = np.array([0.25, -2.0], np.float32) if of_each_call else np.float32([0.37, 0.37])
     batch, values = np.stack([CASE.rewards, CASE.rewards[::-1]]), CASE.values
 
@@ -246,7 +246,7 @@ def test_vmap_with_one_number_for_all_envs_is_one_call(monkeypatch, of_each_call
 
 def test_vmap_over_every_argument(monkeypatch):
     """The batch becomes environments of one call, whatever its axis, with coefficients that broadcast, and twice."""
-    monkeypatch.setattr(batches.Batch, "one_by_one", None)
+    monkeypatch.setattr(jax_xla.Batch, "one_by_one", None)
     rng = np.random.default_rng(0)
     cases = [make_case((7, 3), np.float32, bootstrap="final_dense", seed=seed).arguments() for seed in range(4)]
     for seed, arguments in enumerate(cases):

@@ -9,7 +9,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from fastgae._call import Call
-from fastgae._canonical import checked, frame_of
+from fastgae._canonical.checks import checked
+from fastgae._canonical.frame import frame_of
 from fastgae._diagnose import bootstrap, fit, flags, numerics, rows
 from fastgae._diagnose.report import Diagnosis, Finding, Overview, Places
 from fastgae._diagnose.steps import Steps, episode_lengths, number_of

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._backends import BackendUnavailableError
-from fastgae._call import Array, Call, GAEResult
-from fastgae._canonical import NEXT_STEP
+from fastgae._call import NEXT_STEP, Array, Call, GAEResult
 from fastgae._diagnose.report import SHOWN, Column, Places
 from fastgae._engine import dispatch, run
 

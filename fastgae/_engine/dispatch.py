@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, DeviceBackend, ShortCut
-from fastgae._canonical import integer_of, shown
+from fastgae._canonical.arguments import integer_of, shown
 from fastgae._support import memory
 from fastgae._support.misnamed import BACKENDS_ELSEWHERE, choose_one, elsewhere
 from fastgae._support.project import how_to_install

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastgae._backends import Backend
 from fastgae._call import EPS, Array
-from fastgae._canonical import Layout
+from fastgae._canonical.memory import Layout
 from fastgae._equation.arrays import tree_sum
 
 

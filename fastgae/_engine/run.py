@@ -6,7 +6,10 @@ from typing import Any
 from numpy import ndarray
 
 from fastgae._call import MISSING, NEW, Call, Declaration, GAEResult
-from fastgae._canonical import as_one_env, as_switch, checked, in_one_layout, warn_of_reset_rows
+from fastgae._canonical.arguments import as_switch
+from fastgae._canonical.checks import checked, warn_of_reset_rows
+from fastgae._canonical.memory import in_one_layout
+from fastgae._canonical.packed import as_one_env
 from fastgae._engine import dispatch
 from fastgae._engine.moments import center_and_scale
 from fastgae._equation.arrays import given_only

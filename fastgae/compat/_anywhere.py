@@ -13,8 +13,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._canonical import as_flags, as_number, as_switch, as_unit_interval, integer_of, shown
-from fastgae._canonical.arguments import as_integers
+from fastgae._canonical.arguments import as_integers, as_number, as_switch, integer_of, shown
+from fastgae._canonical.frame import as_flags, as_unit_interval
 from fastgae._engine import dispatch
 from fastgae._interop.arrays import check_wide
 from fastgae._interop.libraries import (

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._canonical import as_flags
+from fastgae._canonical.frame import as_flags
 from fastgae.compat._anywhere import Coefficient, in_numpy
 from fastgae.estimators.gae import gae
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._canonical import as_flags
+from fastgae._canonical.frame import as_flags
 from fastgae.compat._anywhere import Coefficient, Copied, Flags, Having, Integers, Numbers, in_numpy
 from fastgae.compat._hooks import Library
 from fastgae.estimators.gae import gae

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from fastgae._canonical import shown
+from fastgae._canonical.arguments import shown
 from fastgae._typing import ArrayT, Scale
 from fastgae.compat._anywhere import Coefficient, Flags, Like, Numbers, anywhere
 from fastgae.compat._whiten import whitened

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae._canonical import numbered
+from fastgae._canonical.arguments import numbered
 from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import Coefficient, Flags, Like, Numbers, anywhere
 from fastgae.compat._hooks import Library

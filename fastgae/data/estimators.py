@@ -17,7 +17,8 @@ import numpy as np
 
 import fastgae
 from fastgae._call import Array, GAEResult, working_dtype
-from fastgae._canonical import as_unit_interval, integer_of, shown
+from fastgae._canonical.arguments import integer_of, shown
+from fastgae._canonical.frame import as_unit_interval
 from fastgae._typing import BackendName
 from fastgae.data.errors import argument
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastgae._call import Array
-from fastgae._canonical import integer_of
+from fastgae._canonical.arguments import integer_of
 from fastgae._engine import dispatch
 from fastgae._support.memory import amount_of
 from fastgae.data.arrays import arrays_of, column_of

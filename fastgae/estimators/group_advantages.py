@@ -7,7 +7,8 @@ from typing import Any, get_args
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._canonical import as_labels, as_word, frame_of, numbered, of_one_dtype, one_for_each
+from fastgae._canonical.arguments import as_labels, as_word, numbered, of_one_dtype, one_for_each
+from fastgae._canonical.frame import frame_of
 from fastgae._engine.declared import public
 from fastgae._equation.relative import Groups, on_device, relative
 from fastgae._interop.arrays import OnDevice

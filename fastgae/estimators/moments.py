@@ -11,7 +11,9 @@ import numpy as np
 
 from fastgae._backends import Backend
 from fastgae._call import EPS, Array
-from fastgae._canonical import frame_of, in_place, of_one_dtype, shown
+from fastgae._canonical.arguments import of_one_dtype, shown
+from fastgae._canonical.frame import frame_of
+from fastgae._canonical.memory import in_place
 from fastgae._engine import dispatch
 from fastgae._engine.declared import public
 from fastgae._equation.exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals

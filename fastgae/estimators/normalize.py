@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import EPS, MOST_STEPS, NEW, Array
-from fastgae._canonical import NORMALIZE, Frame, as_number, as_word, frame_of, in_place, integer_of, of_one_dtype, shown
+from fastgae._canonical.arguments import as_number, as_word, integer_of, of_one_dtype, shown
+from fastgae._canonical.checks import NORMALIZE
+from fastgae._canonical.frame import Frame, frame_of
+from fastgae._canonical.memory import in_place
 from fastgae._engine import dispatch
 from fastgae._engine.declared import public
 from fastgae._engine.moments import center_and_scale, scale_of

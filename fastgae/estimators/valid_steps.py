@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from fastgae._canonical import as_flags, frame_of
+from fastgae._canonical.frame import as_flags, frame_of
 from fastgae._engine import dispatch
 from fastgae._engine.declared import public
 from fastgae._equation.arrays import Library, either, without_resets

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._canonical import as_number
-from fastgae._canonical.arguments import as_share
+from fastgae._canonical.arguments import as_number, as_share
 from fastgae._diagnose.report import Finding, Places, as_html, as_text
 from fastgae.testing.conventions import (
     MISTAKES,

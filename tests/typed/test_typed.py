@@ -6,8 +6,8 @@ from typing import TypeVar, get_args, get_type_hints
 
 import pytest
 
-from fastgae._canonical import NORMALIZE
 from fastgae._canonical.arguments import AUTORESET
+from fastgae._canonical.checks import NORMALIZE
 from fastgae._engine import dispatch
 from fastgae._interop.libraries import FUNCTIONS
 from fastgae._typing import Autoreset, BackendName, Normalize

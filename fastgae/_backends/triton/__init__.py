@@ -23,8 +23,7 @@ from fastgae._backends.triton.moments import exact_sums as exact_sums
 from fastgae._backends.triton.moments import normalize, rescale
 from fastgae._backends.triton.plan import INTERPRETED, blocks_of
 from fastgae._backends.triton.recursion import LANES, REAL, STEPS, walk
-from fastgae._call import NEW, Call, GAEResult
-from fastgae._canonical import NEXT_STEP
+from fastgae._call import NEW, NEXT_STEP, Call, GAEResult
 from fastgae._interop.arrays import OnDevice, Planned
 
 if not (INTERPRETED or torch.cuda.is_available()):

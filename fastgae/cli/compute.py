@@ -69,15 +69,8 @@ def loaded(critic: tuple[str, str]) -> Any:
 
 
 # The options that say how recorded data are read, and what they are where they are not given.
-DEFAULTS: dict[str, Any] = {
-    "format": "auto",
-    "column": [],
-    "values": "values",
-    "episode": None,
-    "critic": None,
-    "ends": None,
-    "rewards": None,
-}
+DEFAULTS: dict[str, Any] = dict.fromkeys(("episode", "critic", "ends", "rewards"))
+DEFAULTS |= {"format": "auto", "column": [], "values": "values"}
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:

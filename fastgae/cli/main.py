@@ -72,6 +72,10 @@ def _complete_files(parser: argparse.ArgumentParser) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **about: Any) -> None:
+        # No abbreviations: --end may be meant for --ends, or for an option of a later version.
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **about)
+
     def error(self, message: str) -> NoReturn:
         """Print one line that names the option, without the usage, which would push it off the screen."""
         if refused := re.search(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
@@ -148,27 +152,14 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
         prog="fastgae",
         description="Advantages and value targets from reinforcement-learning rollouts.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,  # --end may be meant for --ends, or for an option of a later version
     )
     parser.add_argument("--version", action="version", version=f"fastgae {fastgae.__version__}")
-    parser.add_argument(
-        "--print-completion",
-        action=PrintCompletion,
-        choices=SHELLS,
-        metavar="SHELL",
-        help=f"print a script that completes this command in {', '.join(SHELLS)}",
-    )
+    about = f"print a script that completes this command in {', '.join(SHELLS)}"
+    parser.add_argument("--print-completion", action=PrintCompletion, choices=SHELLS, metavar="SHELL", help=about)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
-        of_command = commands.add_parser(
-            name,
-            help=command.HELP,
-            description=command.DESCRIPTION,
-            epilog=command.EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        texts = {"help": command.HELP, "description": command.DESCRIPTION, "epilog": command.EXAMPLES}
+        of_command = commands.add_parser(name, **texts)
         command.add_options(of_command)
         of_command.set_defaults(run=command.run)
     return parser, dict(commands.choices)

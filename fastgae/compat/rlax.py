@@ -217,19 +217,8 @@ def vtrace_td_error_and_advantage(
         Q_t = r_t + discount_t (lambda_t (E_{t+1} + V_{t+1}) + (1 - lambda_t) V_{t+1})     last step: r + discount V'
         P_t = min(rho_t, clip_pg) (Q_t - V_t)
     """
-    return leaky_vtrace_td_error_and_advantage(
-        v_tm1,
-        v_t,
-        r_t,
-        discount_t,
-        rho_tm1,
-        1.0,
-        lambda_,
-        clip_rho_threshold,
-        clip_pg_rho_threshold,
-        stop_target_gradients,
-        sample_mask,
-    )
+    how = clip_rho_threshold, clip_pg_rho_threshold, stop_target_gradients, sample_mask
+    return leaky_vtrace_td_error_and_advantage(v_tm1, v_t, r_t, discount_t, rho_tm1, 1.0, lambda_, *how)
 
 
 @anywhere("r_t: T", lambda_="| T")

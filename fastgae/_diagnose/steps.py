@@ -25,6 +25,7 @@ class Steps:
         self.shape: tuple[int, int] = self.rewards.shape
         self.values = self.matrix(given.values)[: len(self.rewards)]
         self.next_values = None if given.next_values is None else self.matrix(given.next_values)
+        self.discounts = self.matrix(np.broadcast_to(given.gamma, given.rewards.shape))
         self.terminated, self.truncated = self.flags(given.terminated), self.flags(given.truncated)
         self.done = self.terminated | self.truncated
         self.exists = self.flags(given.mask, True)  # the steps that the recursion does not skip
@@ -87,10 +88,6 @@ class Steps:
             errors: Array = np.abs(self.rewards + self.discounts * following - self.values)
         errors[~np.isfinite(errors)] = np.nan
         return errors
-
-    @functools.cached_property
-    def discounts(self) -> Array:
-        return self.matrix(np.broadcast_to(self.given.gamma, self.given.rewards.shape))
 
     @functools.cached_property
     def td_errors(self) -> Array:

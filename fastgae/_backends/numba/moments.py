@@ -34,17 +34,8 @@ def _rescale(i, n, size, mask, center, scale, numbers):
 def block_sums_time_major(first, last, steps, envs, numbers, mask, center, squared, sums):
     """Add up MOMENT_STEPS steps of each env, row by row."""
     for t in range(steps):
-        _add_row(
-            t * envs + first,
-            first,
-            t // MOMENT_STEPS * envs + first,
-            last - first,
-            numbers,
-            mask,
-            center,
-            squared,
-            sums,
-        )
+        i, s = t * envs + first, t // MOMENT_STEPS * envs + first
+        _add_row(i, first, s, last - first, numbers, mask, center, squared, sums)
 
 
 def rescale_time_major(first, last, steps, envs, mask, center, scale, numbers):

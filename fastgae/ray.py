@@ -14,7 +14,6 @@ from fastgae._call import Array
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data import DataError
-from fastgae.data.arrays import whole
 from fastgae.data.columns import Columns, check_new, chosen_columns
 from fastgae.data.errors import brought_by, is_remote, naming
 from fastgae.data.estimators import How, check_advantages, checked_how
@@ -22,7 +21,7 @@ from fastgae.data.files import Source, path_of
 from fastgae.data.formats import NAMING, Found, format_named, found_in
 from fastgae.data.labels import LABEL, are_above, check_items, thresholds_of
 from fastgae.data.on_table import with_results
-from fastgae.data.rows import Rows, cast, plain_type
+from fastgae.data.rows import Rows, cast, plain_type, whole
 from fastgae.data.stored import closing_files
 
 with brought_by("ray", "fastgae.ray"):

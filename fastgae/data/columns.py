@@ -10,11 +10,10 @@ import pyarrow.compute as pc
 
 from fastgae._call import Array
 from fastgae._support.misnamed import NAMES_ELSEWHERE, OTHER_FLAGS
-from fastgae.data.arrays import arrays_of, whole
 from fastgae.data.errors import DataError, argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, How
 from fastgae.data.formats import NAMING, ROLES, Format
-from fastgae.data.rows import cast
+from fastgae.data.rows import arrays_of, cast, whole
 from fastgae.data.steps import Following, Name, RecordedSteps, RowError, Success, check_none, disorder
 
 KEYS = (*NAMING, "step")

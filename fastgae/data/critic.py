@@ -11,9 +11,9 @@ import pyarrow as pa
 from fastgae._call import WORKING_DTYPES, Array
 from fastgae._canonical.arguments import shown
 from fastgae._interop.libraries import as_array, is_tensor, on_the_cpu
-from fastgae.data.arrays import arrays_of, axes_of, each_array
 from fastgae.data.errors import DataError
 from fastgae.data.formats import Format
+from fastgae.data.rows import arrays_of, axes_of, each_array
 from fastgae.data.steps import RowError
 
 ROWS = 8192

@@ -62,12 +62,8 @@ class Rows(NamedTuple):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Return the dtype of the results. Every estimator has the dtype of ``gae``."""
-        return dtype_of(self.rewards, self.values, self.next_values)
-
-
-def dtype_of(*numbers: Array | None) -> np.dtype[Any]:
-    """Return the dtype of results of these columns."""
-    return working_dtype(*(array.dtype for array in numbers if array is not None))
+        numbers = (self.rewards, self.values, self.next_values)
+        return working_dtype(*(array.dtype for array in numbers if array is not None))
 
 
 class Estimator(NamedTuple):

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._call import Array
-from fastgae.data.arrays import is_list
 from fastgae.data.errors import DataError, naming, reading
-from fastgae.data.rows import Batches, Part, Rows
+from fastgae.data.rows import Batches, Part, Rows, is_list
 
 FLAGS = ("terminated", "truncated", "done")
 AT_ONCE = 1024  # rows to read in order to count their steps

@@ -10,12 +10,11 @@ import pyarrow.compute as pc
 from fastgae._call import Array, GAEResult
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
-from fastgae.data.arrays import column_of
 from fastgae.data.columns import SCATTERED, Columns, Episodes, check_new, chosen_columns, steps_of
 from fastgae.data.errors import DataError
 from fastgae.data.estimators import How, checked_how
 from fastgae.data.formats import NAMING, PLAIN, Format, format_named
-from fastgae.data.rows import cast, promoted
+from fastgae.data.rows import cast, column_of, promoted
 from fastgae.data.sorting import ROW
 from fastgae.data.steps import RecordedSteps, RowError, checked_rows, compute_run, last_rows, unknown_end
 from fastgae.data.tables import as_table, tabular

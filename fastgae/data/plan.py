@@ -14,14 +14,13 @@ from fastgae._call import Array
 from fastgae._canonical.arguments import integer_of
 from fastgae._engine import dispatch
 from fastgae._support.memory import amount_of
-from fastgae.data.arrays import arrays_of, column_of
 from fastgae.data.columns import SCATTERED, Columns, chosen_columns, in_envs, numbers_in, steps_of
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, argument, is_remote, naming, reading
 from fastgae.data.estimators import How, check_advantages
 from fastgae.data.files import NPY, by_suffix, files_of, kind_of, path_of
 from fastgae.data.formats import FILE, Found, found_in, parts_in
-from fastgae.data.rows import MOST, SLICE, Advance, Batches, Rows, even
+from fastgae.data.rows import MOST, SLICE, Advance, Batches, Rows, arrays_of, column_of, even
 from fastgae.data.sorting import ROW, Database, joined, new_array
 from fastgae.data.steps import RecordedSteps, RowError, check_finite, last_rows
 from fastgae.data.stored import Lazy, npy, type_of

@@ -13,11 +13,10 @@ import pyarrow.compute as pc
 
 from fastgae._call import Array
 from fastgae._support.threads import usable_cpus
-from fastgae.data.arrays import arrays_of
 from fastgae.data.columns import Columns
 from fastgae.data.errors import DataError, argument, brought_by, first_line
 from fastgae.data.formats import NAMING
-from fastgae.data.rows import SLICE, Advance, Rows
+from fastgae.data.rows import SLICE, Advance, Rows, arrays_of
 
 ROW = "__row__"  # the column of a sorted copy that holds where each row was before
 SHARE = 3 / 4  # of memory for duckdb: it takes somewhat more, and its inputs and outputs take the rest

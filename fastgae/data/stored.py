@@ -19,10 +19,9 @@ from numpy.lib.format import read_array
 from fastgae._call import Array
 from fastgae._support.archive import NUMBERS, check_kind, checked_header, header_in, mapped_npy, named_members
 from fastgae._support.memory import usable_memory
-from fastgae.data.arrays import Arrays, column_of
 from fastgae.data.errors import DataError, brought_by, is_remote, reading
 from fastgae.data.files import HDF5, NPZ, kind_of, npy_files, opened_binary, version_of
-from fastgae.data.rows import SLICE, Batches, Part
+from fastgae.data.rows import SLICE, Arrays, Batches, Part, column_of
 from fastgae.data.tables import open_parquet
 
 # Returns columns that no array holds, for the rows from one up to another.

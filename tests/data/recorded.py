@@ -185,7 +185,7 @@ def read(path):
 
 def read_arrays(path):
     """Return the columns of results as arrays, of which a row may be of several envs."""
-    from fastgae.data.arrays import arrays_of
+    from fastgae.data.rows import arrays_of
 
     table = read(path)
     return {name: arrays_of(table[name]) for name in table.column_names}

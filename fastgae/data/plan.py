@@ -243,6 +243,8 @@ def planned(
     memory: str | int,
 ) -> Plan:
     """Return what the source holds, and how to read and compute it."""
+    if not isinstance(columns, Mapping | None):
+        raise TypeError(f'columns must be a dict, such as {{"rewards": "reward"}}, got {columns!r:.50}')
     if episode_is not in (None, "file"):
         raise ValueError(f'episode_is must be "file" or None, got {episode_is!r}')
     if episode_is is not None and "file" in (columns or {}):

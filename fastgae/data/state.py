@@ -86,6 +86,8 @@ class State:
                 lock.acquire()
         except Timeout as error:
             raise DataError(f"another run is writing {self.out}: wait for its end, or pass another path") from error
+        except FileNotFoundError as error:
+            raise WriteError(self.out, f"there is no folder {self.folder.parent}") from error
         except OSError as error:
             raise WriteError(self.folder, first_line(error)) from error
         try:

@@ -58,7 +58,7 @@ class Success(NamedTuple):
         """Return the rewards; ``succeeded`` is read in the last row of each episode alone."""
         wrong = last & (succeeded != 0) & (succeeded != 1)
         if wrong.any():
-            check_none(wrong, f"success is {succeeded[wrong][0]:g}; expected 0 or 1")
+            check_none(wrong, f"the column of success holds {succeeded[wrong][0]:g}; expected 0 or 1")
         ends = np.where(succeeded != 0, 0.0, -self.failure)
         return np.where(last, ends, self.step).astype(np.float32)
 

@@ -27,6 +27,7 @@ def test_columns(tmp_path, recorded):
         ({"plot": "a.gif"}, "plot: expected a file name that ends in"),
     ):
         refused(message, source, error=ValueError, **arguments)
+    refused("columns must be a dict, such as", source, error=TypeError, columns=["rewards"])
     ended = ("episode", "step", "rewards", "values", "terminated")
     for table, message in (
         (recorded.table("rewards", "values").append_column("done", pa.array(recorded.last)), "may be a time limit"),

@@ -48,9 +48,9 @@ def test_bad_rewards_from_success(tmp_path, recorded):
     for rewards, columns, message in (
         *((text, None, "rewards must be COLUMN:STEP:FAILURE") for text in numbers),
         ("succes:-1:5", None, "there is no column 'succes' for rewards; there are episode"),
-        ("success:-1:5", None, "success is 2; expected 0 or 1"),
-        ("negative:-1:5", None, "success is -1; expected 0 or 1"),
-        ("unknown:-1:5", None, r"episode 3, step \d+, row \d+: success is nan; expected 0 or 1"),
+        ("success:-1:5", None, "the column of success holds 2; expected 0 or 1"),
+        ("negative:-1:5", None, "the column of success holds -1; expected 0 or 1"),
+        ("unknown:-1:5", None, r"episode 3, step \d+, row \d+: the column of success holds nan; expected 0 or 1"),
         ("success:-1:5", {"rewards": "values"}, "leave the column of rewards out"),
     ):
         refused(message, source, error=ValueError, rewards=rewards, columns=columns, ends="terminated")

@@ -7,15 +7,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from fastgae._call import ABSENT, NEW, NEXT_STEP, ROLES, Array, Call, Declaration, Role
-from fastgae._canonical.arguments import (
-    as_clip,
-    as_count,
-    as_share,
-    as_switch,
-    as_word,
-    autoreset_mode,
-    of_one_dtype,
-)
+from fastgae._canonical.arguments import as_clip, as_count, as_share, as_switch, as_word, autoreset_mode, of_one_dtype
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import checked_one_env
 from fastgae._canonical.tree import as_one_tree

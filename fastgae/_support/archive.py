@@ -30,15 +30,7 @@ HEADER_ERRORS = (
     tokenize.TokenError,
 )
 # The operating system, zipfile, zlib and NumPy raise these for other faults of a file.
-FILE_ERRORS = (
-    OSError,
-    EOFError,
-    ValueError,
-    OverflowError,
-    NotImplementedError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+FILE_ERRORS = (OSError, EOFError, ValueError, OverflowError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 # The compression methods that NumPy writes. Others would bring their own decompressors and their own errors.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # Version 3 of the header is for names of fields, which no array of numbers has.

@@ -32,10 +32,7 @@ def make_envs(env_id: str, num_envs: int) -> VectorEnv[Any, Any, Any]:
 
 
 def collect(
-    envs: VectorEnv[Any, Any, Any],
-    num_steps: int,
-    seed: int,
-    track: Callable[[Iterable[int]], Iterable[int]] = iter,
+    envs: VectorEnv[Any, Any, Any], num_steps: int, seed: int, track: Callable[[Iterable[int]], Iterable[int]] = iter
 ) -> Rollout:
     """Follow the uniformly random policy; ``track`` wraps the loop to show its progress."""
     steps = iter(track(range(num_steps)))

@@ -252,13 +252,7 @@ def _written(plan: Plan, state: State, show: Show) -> dict[str, Any]:
 
 @closing_files()
 def diagnose(
-    source: Source,
-    *,
-    gamma: float,
-    gae_lambda: float | None,
-    ends: str | None,
-    memory: str | int,
-    **reading: Any,
+    source: Source, *, gamma: float, gae_lambda: float | None, ends: str | None, memory: str | int, **reading: Any
 ) -> fastgae.Diagnosis:
     """Look for mistakes in a sample of the last rows; the arguments are those of ``compute``."""
     how = checked_how("gae", gamma, gae_lambda, None, ends, None, None)

@@ -142,14 +142,7 @@ class Moments:
         array([-1.34164079,  1.34164079])
         """
         return normalize(
-            advantages,
-            mask,
-            mean=self.mean,
-            std=self.std,
-            eps=eps,
-            out=out,
-            num_threads=num_threads,
-            backend=backend,
+            advantages, mask, mean=self.mean, std=self.std, eps=eps, out=out, num_threads=num_threads, backend=backend
         )
 
     def _not_finite(self) -> list[float]:

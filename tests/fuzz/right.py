@@ -76,6 +76,17 @@ class Draws:
         return np.random.default_rng([self.seed, *name.encode()])
 
 
+class Independent(Draws):
+    """Decisions by NumPy. hypothesis makes a call from parts of others, so that rare options seldom meet."""
+
+    def __init__(self, seed: int):
+        super().__init__(lambda _: 0, seed, rare=50)
+        self.generator = np.random.default_rng(seed)
+
+    def below(self, count: int) -> int:
+        return int(self.generator.integers(count))
+
+
 @dataclass(frozen=True)
 class Frame:
     """The shapes that the roles of a call refer to, and the dtype of most of its numbers."""

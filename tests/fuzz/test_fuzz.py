@@ -21,7 +21,7 @@ from .layouts import LAYOUTS
 from .memory import Arena, Pages, Place
 from .mutants import MUTANTS, ROOT
 from .oracle import ANSWERS
-from .right import WEIGHTS, Draws, right_call
+from .right import WEIGHTS, Independent, right_call
 from .run import block, main
 
 NUMPY = ["numpy"]
@@ -48,17 +48,6 @@ def test_some_calls(function):
         check(call, [name for name in names if name != "numba" or compiles_few_kernels(call)])
 
     assert not block(1, 2 * WEIGHTS.get(function, 16), (function,), make)
-
-
-class Independent(Draws):
-    """Decisions by NumPy. hypothesis makes a call from parts of others, so that rare options seldom meet."""
-
-    def __init__(self, seed):
-        super().__init__(None, seed, rare=50)
-        self.generator = np.random.default_rng(seed)
-
-    def below(self, count):
-        return int(self.generator.integers(count))
 
 
 @pytest.mark.parametrize("function", ["gae", "gae_tree", "vtrace", "retrace", "normalize"])

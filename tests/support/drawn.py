@@ -9,35 +9,44 @@ import fastgae
 from fastgae._call import ROLES, Role
 from fuzz.accepted import faults
 from fuzz.calls import Given
-from fuzz.right import FLAGS, NUMBERS
-from fuzz.run import block
-
-from .functions import parameters
+from fuzz.right import FLAGS, NUMBERS, Independent, right_call
 
 LENGTHS = (2, 3, 5, 9, 17)  # of axes and of packed sequences
 MOST = 200  # steps of all envs
-DRAWN = 16  # calls for each argument of a function, of which few are kept
+DRAWN = 100  # calls of a function, of which few are kept
+
+
+def given_in(call):
+    """Return what a call gives: its rank, and each argument with its word or the kind of its shape."""
+    given = {("rank", len(call.shape), call.time_axis > 0)}
+    for name, each in call.arguments.items():
+        sparse = name == "final_values" and each.plain.shape != call.shape
+        kind = min(each.plain.ndim, 1) if isinstance(each, Given) else str(each).lower() * isinstance(each, str)
+        given.add((name, sparse, kind))
+    return given
 
 
 @functools.cache
-def structures(name):
-    """Draw calls of a function, and keep those that give an argument, a word, or a rank that none before gave."""
-    kept, seen = [], set()
-
-    def look(call):
-        if faults(call) or not 0 < call.first.plain.size <= MOST:
-            return
-        new = {("rank", len(call.shape), call.time_axis > 0)}
-        for each, given in call.arguments.items():
-            sparse = each == "final_values" and given.plain.shape != call.shape
-            kind = min(given.plain.ndim, 1) if isinstance(given, Given) else str(given).lower() * isinstance(given, str)
-            new.add((each, sparse, kind))
-        if not new <= seen:
-            seen.update(new)
-            kept.append(call)
-
+def right_calls(name):
+    """Draw right calls of a function, of some steps each."""
     with mock.patch.multiple("fuzz.right", LENGTHS=LENGTHS, LONG=(33,)):
-        assert not block(3, DRAWN * len(parameters(name)), (name,), look, smallest=False)
+        made = [right_call(Independent(seed), (name,))[0] for seed in range(DRAWN)]
+    return [
+        each for each in made if each.shape[each.time_axis] > 2 and each.first.plain.size <= MOST and not faults(each)
+    ]
+
+
+@functools.cache
+def structures(name, fits=None):
+    """Return the fewest of these calls that give whatever any of them gives, those that give most first."""
+    made = [(call, given_in(call)) for call in right_calls(name)]
+    if fits:
+        made = [each for each in made if fits(getattr(fastgae, name), ordinary(each[0], np.float32))]
+    kept, missing = [], set().union(*(given for _, given in made))
+    while missing:
+        call, given = max(made, key=lambda each: len(each[1] & missing))
+        kept.append(call)
+        missing -= given
     return kept
 
 
@@ -59,6 +68,9 @@ def ordinary(call, dtype):
     return {name: made(name, given) for name, given in call.arguments.items()}
 
 
-def drawn(name, dtype=np.float32):
-    """Return calls of a public function in which each argument comes: the function, and the arguments."""
-    return [(getattr(fastgae, name), ordinary(call, dtype)) for call in structures(name)]
+def drawn(name, dtype=np.float32, fits=None):
+    """Return calls of a public function in which each argument comes: the function, and the arguments.
+
+    The first three of about eight have most of what all have. ``fits``: take only calls for which it is true.
+    """
+    return [(getattr(fastgae, name), ordinary(call, dtype)) for call in structures(name, fits)]

@@ -11,7 +11,7 @@ PUSH := ray compat readme tiny thread address native emulated gpu peers tensors 
     pure release benchmarks snippets users
 # What needs no push: .github/workflows/nightly.yml runs it, with new seeds where something is random. On a push,
 # `emulated` tries two or three of the machines, `release` collects the tests and runs those that depend on what is
-# installed, `peers` compares the functions that the libraries' own tests call, and `gpu` compiles every fourth variant.
+# installed, `peers` compares the functions that the libraries' own tests call, and `gpu` compiles every sixth variant.
 NIGHTLY := every-machine every-release-test every-variant suites random tiny-random address-random thread-random \
     files mutants planted slower
 

@@ -88,7 +88,6 @@ def test_a_dry_run(monkeypatch, capsys, tmp_path):
     def broken(rollout):
         raise MemoryError("too large")
 
-    monkeypatch.setattr(command, "LONGEST", 0.0)  # one call
     monkeypatch.setitem(sys.modules, "pufferlib._C", None)
     monkeypatch.setitem(contenders.CONTENDERS, "loop", contenders.Contender("broken", broken))
     file = tmp_path / "rows.jsonl"

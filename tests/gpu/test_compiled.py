@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 
-EVERY = int(os.environ.get("FASTGAE_TEST_EVERY", "4"))  # of how many variants one is compiled; at night all are
+EVERY = int(os.environ.get("FASTGAE_TEST_EVERY", "6"))  # of how many variants one is compiled; at night all are
 ONE_WARP, STREAM = 32, 77
 NONE = [0.0] * 5  # the lambda of the returns, and the constants of V-trace
 

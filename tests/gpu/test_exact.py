@@ -6,6 +6,7 @@ import torch
 
 import fastgae
 from fastgae._interop.libraries import FUNCTIONS
+from support.backends import DTYPES
 from support.cases import BOOTSTRAPS, FLAGS, assert_same_bits, make_case
 from support.drawn import drawn
 
@@ -47,9 +48,11 @@ def test_every_size(dtype, size):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_argument(dtype, name):
-    for number, (function, arguments) in enumerate(drawn(name, dtype)):
-        check(function, dense(arguments), PLACES[number % len(PLACES)])
+def test_every_argument(name):
+    """The dtypes by turns."""
+    for number, both in enumerate(zip(*(drawn(name, dtype) for dtype in DTYPES), strict=True)):
+        function, arguments = both[number % 2]
+        check(function, dense(arguments), PLACES[number // 2 % len(PLACES)])
 
 
 def test_denormal_and_huge_numbers(dtype):

@@ -6,12 +6,31 @@ import sys
 import pytest
 import torch
 
+from fastgae._backends.triton import recursion
 from speed.gpu import first_light
-from speed.gpu.oddities import ODDITIES, ON_A_GPU, SANITIZED
+from speed.gpu.oddities import ODDITIES, ON_A_GPU, SANITIZED, Place
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
 
+@pytest.fixture
+def few_processes(monkeypatch):
+    """Let the oddities but one run in this process: each of their own would import torch and Triton."""
+    run = first_light.Commands.run
+    for name in ("WARM_UP", "SHORTEST_PIECE", "WORTHWHILE"):
+        monkeypatch.setattr(recursion, name, getattr(recursion, name))  # which "pieces" changes
+
+    def run_here(commands, *command, **how):
+        *_, module, name, _ = command
+        if module != "speed.gpu.oddities" or name == "large":
+            return run(commands, *command, **how)
+        ODDITIES[name](Place(dry=True))
+        return 0, ""
+
+    monkeypatch.setattr(first_light.Commands, "run", run_here)
+
+
+@pytest.mark.usefixtures("few_processes")
 def test_dry(tmp_path, capsys):
     file = tmp_path / "found.jsonl"
     for name in first_light.COMMANDS:

@@ -6,8 +6,7 @@ import fastgae
 from fastgae._interop.libraries import FUNCTIONS
 from fuzz.accepted import faults
 from fuzz.calls import Given
-from fuzz.right import WEIGHTS
-from fuzz.run import block
+from fuzz.right import WEIGHTS, Independent, right_call
 
 from .device import PLACES, check, dense
 
@@ -23,13 +22,11 @@ def arguments_of(call):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_random_calls(name, monkeypatch):
-    made = []
     monkeypatch.setattr("fuzz.right.LENGTHS", LENGTHS)
-
-    def make(call):
-        if not faults(call) and call.first.plain.size <= LARGEST:
-            check(getattr(fastgae, name), {**arguments_of(call), **call.how}, PLACES[len(made) % len(PLACES)])
-            made.append(call)
-
-    block(1, 3 * WEIGHTS.get(name, 8), (name,), make)
-    assert len(made) > 4
+    made = 0
+    for seed in range(2 * WEIGHTS.get(name, 8)):
+        call, _ = right_call(Independent(seed), (name,))
+        if call.first.plain.size <= LARGEST and not faults(call):
+            check(getattr(fastgae, name), {**arguments_of(call), **call.how}, PLACES[made % len(PLACES)])
+            made += 1
+    assert made > 4

@@ -195,10 +195,11 @@ def check(contender: Contender, rollout: Rollout, answer: Path | None = None) ->
 
 def seconds(call: Callable[[], object]) -> float:
     """Return the median time of a call, from an idle GPU until it is idle again."""
-    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    times_count = torch.cuda.is_available()  # in a dry run, one is enough
+    wait = torch.cuda.synchronize if times_count else lambda: None
     call()
     times: list[float] = []
-    while not times or (len(times) < CALLS and sum(times) < LONGEST):
+    while not times or (times_count and len(times) < CALLS and sum(times) < LONGEST):
         wait()
         start = time.perf_counter()
         call()

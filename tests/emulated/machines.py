@@ -40,9 +40,12 @@ class Machine:
             list(pool.map(lambda source: self.compile(folder, "-c", source), KERNELS))
         return folder
 
-    def program(self, source: Path, kernels: Path) -> Path:
-        program = kernels / f"{source.stem}.exe"
-        self.compile(kernels, source, *sorted(kernels.glob("*.o")), *self.linked, "-o", program)
+    def program(self, source: Path, folder: Path, *flags: str) -> Path:
+        """Compile a program into a folder, and link it with the kernels there. ccache keeps only what is not linked."""
+        program = folder / f"{source.stem}.exe"
+        kernels = [each for each in sorted(folder.glob("*.o")) if each.stem.startswith("target")]
+        self.compile(folder, *flags, "-c", source, "-o", f"{source.stem}.o")
+        self.compile(folder, f"{source.stem}.o", *kernels, *self.linked, "-o", program)
         return program
 
     def run(self, program: Path, *arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":

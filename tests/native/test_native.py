@@ -46,5 +46,5 @@ def test_harness(tmp_path, build):
 @pytest.mark.parametrize(("name", "rounds"), [("recycled", "2000"), ("trees", "60"), ("prefetching", "200")])
 def test_parts(tmp_path, build, name, rounds):
     machine, _ = BUILDS[build]
-    machine.compile(tmp_path, "-DFASTGAE_TINY", HERE / f"{name}.cpp", "-o", tmp_path / name)
-    assert printed(machine, tmp_path / name, rounds).endswith("right\n")
+    program = machine.program(HERE / f"{name}.cpp", tmp_path, "-DFASTGAE_TINY")
+    assert printed(machine, program, rounds).endswith("right\n")

@@ -17,12 +17,18 @@ DRAWN = 100  # calls of a function, of which few are kept
 
 
 def given_in(call):
-    """Return what a call gives: its rank, and each argument with its word or the kind of its shape."""
+    """Return what a call gives: its rank, and each argument that matters, with its word or the kind of its shape.
+
+    A number or flag of 0 does not, nor do flags that are all set.
+    """
     given = {("rank", len(call.shape), call.time_axis > 0)}
     for name, each in call.arguments.items():
         sparse = name == "final_values" and each.plain.shape != call.shape
         kind = min(each.plain.ndim, 1) if isinstance(each, Given) else str(each).lower() * isinstance(each, str)
-        given.add((name, sparse, kind))
+        plain = np.asarray(each.plain if isinstance(each, Given) else each)
+        all_set = ROLES[name] in FLAGS and plain.size > 1 and plain.all()
+        if plain.any() and not all_set:
+            given.add((name, sparse, kind))
     return given
 
 

@@ -42,7 +42,8 @@ def alone(monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bits_of_the_compiled_module(no_module, name):
-    for function, arguments in drawn(name)[:3]:
+    """Of the functions that between them have every option, all calls."""
+    for function, arguments in drawn(name)[: None if name in ("gae", "vtrace") else 3]:
         arrays, others = split(arguments)
         program = jax.jit(lambda arrays, function=function, others=others: function(**arrays, **others))
         compiled = program.lower(arrays).compile()

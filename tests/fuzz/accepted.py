@@ -64,9 +64,11 @@ class _Faults:
         self.unknown: set[str] = set()  # the arguments that are no arrays of numbers, or do not fit the first one
         self.given = {name: call.arguments.get(name, MISSING) for name in self.takes if name != "out"}
         for name, parameter in self.takes.items():
-            if self.given.get(name) is MISSING and required(parameter):
+            given = self.given.get(name)
+            none = given is None and ROLES[name] is Role.COEFFICIENT  # None of another role is looked at below
+            if (given is MISSING or none) and required(parameter):
                 self.add(TypeError, name)
-            elif self.given.get(name) is MISSING:
+            elif given is MISSING:
                 self.given[name] = parameter.default
         self.first = next(iter(self.takes))
 

@@ -290,6 +290,17 @@ def test_vmap_of_a_coefficient_for_each_call():
         mapped(rewards, per_env[:, 0])
 
 
+def test_vmap_with_a_flag_of_the_only_env():
+    """Such calls do not become environments of one call, which would need a flag for each."""
+
+    def call(rewards):
+        how = {"last_values": 0.0, "autoreset": "next_step", "prev_done": True}
+        return fastgae.gae(rewards, rewards, rewards > 1, **how)
+
+    batch = CASE.rewards.T
+    assert_answers(jax.vmap(call)(jnp.asarray(batch)), stacked([call(rewards) for rewards in batch]))
+
+
 def test_vmap_of_a_wrong_time_axis():
     with pytest.raises(Exception, match="time_axis=-3 is out of range"):
         jax.vmap(lambda rewards: fastgae.reverse_scan(rewards, 0.5, time_axis=-3))(jnp.ones((2, 3, 4)))

@@ -64,8 +64,14 @@ def compute_gae(
     order = np.argsort(env_id, axis=None, kind="stable")  # sorts by env, and keeps each env in the order of time
     cu_seqlens = np.append(0, np.cumsum(np.bincount(env_id.ravel(), minlength=numenv)))
     ends = done.ravel()[order]
-    rewards, values = (np.asarray(each, np.float64).ravel()[order] for each in (reward, value))
-    packed = gae_packed(rewards, values, cu_seqlens, ends, gamma=gamma, gae_lambda=gae_lambda)
+    packed = gae_packed(
+        np.asarray(reward, np.float64).ravel()[order],
+        np.asarray(value, np.float64).ravel()[order],
+        cu_seqlens,
+        ends,
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+    )
     has_next = np.ones(len(order), bool)
     has_next[cu_seqlens[1:][np.diff(cu_seqlens) > 0] - 1] = False
     results = np.empty((3, *env_id.shape))

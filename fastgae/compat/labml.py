@@ -59,7 +59,12 @@ class GAE:
         if rewards.shape != (self.n_workers, self.worker_steps):
             raise ValueError(f"rewards has shape {rewards.shape}; expected {(self.n_workers, self.worker_steps)}")
         working = np.result_type(rewards, values, np.float32 if done.dtype == np.float32 else np.float64)
-        rewards, values = (each.astype(working, copy=False) for each in (rewards, values))
-        ends = as_flags("done", done)
-        advantages, _ = gae(rewards, values, ends, gamma=self.gamma, gae_lambda=self.lambda_, time_axis=1)
+        advantages = gae(
+            rewards.astype(working, copy=False),
+            values.astype(working, copy=False),
+            as_flags("done", done),
+            gamma=self.gamma,
+            gae_lambda=self.lambda_,
+            time_axis=1,
+        ).advantages
         return advantages.astype(np.float32, copy=False)

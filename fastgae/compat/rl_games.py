@@ -66,8 +66,14 @@ def discount_values(
     -----
     ``rl_games/common/a2c_common.py``, version 1.6.
     """
-    ends, last = _ends(fdones, mb_fdones, mb_rewards), last_extrinsic_values
-    return gae(mb_rewards, mb_extrinsic_values, ends, last_values=last, gamma=gamma, gae_lambda=tau).advantages
+    return gae(
+        mb_rewards,
+        mb_extrinsic_values,
+        _ends(fdones, mb_fdones, mb_rewards),
+        last_values=last_extrinsic_values,
+        gamma=gamma,
+        gae_lambda=tau,
+    ).advantages
 
 
 @anywhere("mb_rewards: T N V", fdones="N", last_extrinsic_values="N V", mb_fdones="T N", mb_masks="T N")
@@ -113,10 +119,14 @@ def discount_values_masks(
     """
     xp = namespace_of(mb_rewards)
     mask = xp.broadcast_to((mb_masks != 0)[..., None], mb_rewards.shape)
-    ends, truncated = _ends(fdones, mb_fdones, mb_rewards), xp.concatenate([~mask[1:], xp.zeros_like(mask[:1])])
-    following = xp.concatenate([mb_extrinsic_values[1:], last_extrinsic_values[None]])
     advantages = gae(
-        mb_rewards, mb_extrinsic_values, ends, truncated, next_values=following, gamma=gamma, gae_lambda=tau
+        mb_rewards,
+        mb_extrinsic_values,
+        _ends(fdones, mb_fdones, mb_rewards),
+        xp.concatenate([~mask[1:], xp.zeros_like(mask[:1])]),
+        next_values=xp.concatenate([mb_extrinsic_values[1:], last_extrinsic_values[None]]),
+        gamma=gamma,
+        gae_lambda=tau,
     ).advantages
     return advantages * mask
 

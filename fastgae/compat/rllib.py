@@ -26,7 +26,12 @@ CONNECTOR = "ray.rllib.connectors.learner.general_advantage_estimation"
 
 @in_numpy("values: T")
 def compute_value_targets(
-    values: Numbers, rewards: Numbers, terminateds: Flags, truncateds: Flags, gamma: Coefficient, lambda_: Coefficient
+    values: Numbers,
+    rewards: Numbers,
+    terminateds: Flags,
+    truncateds: Flags,
+    gamma: Coefficient,
+    lambda_: Coefficient,
 ) -> Array:
     r"""Compute value targets of episodes that are stored end to end, the same bits as RLlib's.
 
@@ -64,9 +69,16 @@ def compute_value_targets(
     -----
     ``ray/rllib/utils/postprocessing/value_predictions.py``, version 2.60.
     """
-    wide, following = np.asarray(rewards, np.float64), np.append(values[1:], np.zeros_like(values[:1]))
-    found = gae(wide, values, terminateds, truncateds, next_values=following, gamma=gamma, gae_lambda=lambda_)
-    return (found.advantages.astype(np.float32) + values).astype(np.float32)
+    advantages = gae(
+        np.asarray(rewards, np.float64),
+        values,
+        terminateds,
+        truncateds,
+        next_values=np.append(values[1:], np.zeros_like(values[:1])),
+        gamma=gamma,
+        gae_lambda=lambda_,
+    ).advantages
+    return (advantages.astype(np.float32) + values).astype(np.float32)
 
 
 def __getattr__(name: str) -> Any:

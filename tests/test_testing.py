@@ -414,6 +414,17 @@ def test_a_call_whose_arrays_are_other_ones_says_so():
     assert "the same bits as this call, with arrays of shape (T, N)" in str(identify(dropped))
     assert "as this call\n" in str(identify(lambda rewards, values, dones: dropped(rewards.T, values.T, dones.T).T))
 
+    def stored(rewards, values, dones):  # as RLinf stores them
+        return fastgae.gae(rewards, values, dones[1:]).advantages
+
+    assert "flags with T + 1 rows, of which step t has row t + 1" in identify(stored).arguments
+
+
+def test_numbers_that_a_loop_clips_are_shown():
+    found = identify(written({"rewards[t],": "np.clip(rewards[t], -10, 10),"}))
+    assert "the same bits as this call where rewards and values are small" in str(found)
+    assert "rewards = [[1000]]" in found.smallest["rollout"]
+
 
 def test_the_same_numbers_in_another_dtype_are_equal():
     def widened(rewards, values, dones, last_values):

@@ -134,9 +134,9 @@ def on_the_cpu(array: jax.Array) -> bool:
 
 
 @functools.lru_cache
-def beyond_the_cpu(sharding: jax.sharding.Sharding) -> list[jax.Device]:
+def beyond_the_cpu(sharding: jax.sharding.Sharding) -> tuple[jax.Device, ...]:
     """Return the devices that NumPy cannot read. To look at each takes longer than the call of a small rollout."""
-    return [device for device in sharding.device_set if device.platform != "cpu"]
+    return tuple(device for device in sharding.device_set if device.platform != "cpu")
 
 
 def as_array(given: Any, floats: bool) -> Any:

@@ -52,10 +52,12 @@ def interpreted(platform, monkeypatch):
     monkeypatch.setattr(xla, "loop", lambda step, *given: loops._kernel_or_scan(step, platform, *given))
     jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", True)  # of what interprets, which then compiles faster
-    yield seen
-    jax.config.update("jax_disable_most_optimizations", False)
+    try:
+        yield seen
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
+        jax.clear_caches()
     assert seen
-    jax.clear_caches()
 
 
 @pytest.mark.parametrize("name", NAMES)

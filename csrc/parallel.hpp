@@ -2,12 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
 #include "caches.hpp"
 #include "pieces.hpp"
 #include "prefetching.hpp"
+#include "short_envs.hpp"
 #include "threads.hpp"
 
 namespace fastgae {
@@ -181,6 +183,35 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
     return redone;
 }
 
+// Compute an env-major rollout with lanes of `envs` envs. Return false if that does not have the right bits.
+template <class Real>
+bool gae_short_envs(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index envs, Index num_threads,
+                    Store store) {
+    const Index run = envs * rollout.steps, padded = rounded_up(run, kBlockSteps);
+    const Spans spans(rollout.envs, envs * kernel.width, num_threads);
+    const Index most = std::min(kRuns * envs, spans.length) * rollout.steps;
+    const Scratch<Real> scratch(kernel.lanes_scratch + JoinedEnvs<Real>::kArrays * most, spans.number);
+    std::atomic<bool> same = true;
+    spread(spans, [&](Index thread, Index first, Index last) {
+        const JoinedEnvs<Real> joined(rollout, most, scratch.of(thread) + kernel.lanes_scratch);
+        Prefetching prefetching(prefetch_choices<Real>[int(Sweep::env_major)], store);
+        for (Index end; first < last; first = end) {
+            end = std::min(first + kRuns * envs, last);
+            const CanonicalRollout<Real> one = joined.join(first, end - first);
+            // A lane whose run is no whole number of blocks begins with steps of the lane before it, and computes the
+            // same bits for them.
+            const Index number = (end - first + envs - 1) / envs;
+            Lane lanes[kRuns];
+            for (Index i = 0; i < number; ++i) lanes[i] = {0, one.steps - (number - 1 - i) * run - padded};
+            alignas(64) Real states[kRuns] = {};
+            kernel.lanes(one, lanes, number, 0, padded, states, kRuns, scratch.of(thread), store, prefetching);
+            if (!joined.same_bits(one)) same = false;
+        }
+        kernel.finish(store);
+    });
+    return same;
+}
+
 // Compute a rollout with a cut from flat_cut. Return how many steps had to be computed again.
 template <class Real>
 Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, const Cut& cut, Index num_threads,
@@ -258,7 +289,12 @@ Index gae_with(const Target& target, const CanonicalRollout<Real>& rollout, Inde
         const Kernels<Real>& chosen = store == Store::streamed ? kernels_of_rows<Real>(target, waiting) : kernel;
         return gae_flat(chosen, rollout, flat_cut(chosen, rollout, threads), threads, store);
     }
-    if (rollout.env_major) return gae_env_major(kernel, rollout, lanes, threads, store_from(stream_bytes));
+    if (rollout.env_major) {
+        const Store store = store_from(stream_bytes);
+        const Index envs = envs_of_lane(kernel, rollout, threads);
+        if (envs > 1 && gae_short_envs(kernel, rollout, envs, threads, store)) return 0;
+        return gae_env_major(kernel, rollout, lanes, threads, store);
+    }
     // In dense memory, vectors reach into the next row, and only rows of exactly one vector are faster with it. Other
     // rows that are shorter than a vector are computed one number at a time.
     const bool reaching = plain && is_dense(rollout);

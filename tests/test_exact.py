@@ -13,7 +13,7 @@ import fastgae
 from fastgae._interop.arrays import BFLOAT16, widened
 from fuzz.calls import upper_halves
 from support.backends import BACKENDS, ONE_TARGET
-from support.cases import assert_same_bits, make_case
+from support.cases import BOOTSTRAPS, assert_same_bits, make_case
 
 ALL_BITS = np.arange(1 << 16, dtype=np.uint16)
 NARROW = {"float16": lambda array: array.astype(np.float16), "bfloat16": upper_halves}
@@ -66,6 +66,26 @@ def test_no_coefficient_outside_is_overlooked(backend, dtype):
         for name, array in product(("gamma", "gae_lambda"), (wrong, wrong.T.copy().T, wrong.repeat(2, 1)[:, ::2])):
             with pytest.raises(ValueError, match=f"{name} .*\\[0, 1\\]"):
                 fastgae.gae(**case.arguments() | {name: array}, backend=backend)
+
+
+@pytest.mark.parametrize("bootstrap", BOOTSTRAPS)
+def test_short_envs(backend, dtype, bootstrap):
+    """The compiled backend joins env-major ones, but must not where the last delta of one is -0."""
+    for size, flags, gap, zero in product([(3, 700), (16, 130), (63, 65)], ("none", "random"), (0, 3), (False, True)):
+        case = make_case(size, dtype, flags, bootstrap)
+        if zero:
+            case.values[size[0] - 1, ::7] = 0
+            for each in (case.rewards[-1:], case.values[size[0] :], case.last_values, case.next_values):
+                if each is not None:
+                    each[...] = -0.0
+
+        def turned(_, array, gap=gap):
+            room = np.ones((*array.shape[1:], len(array) + gap), array.dtype)[..., : len(array)]
+            room[...] = array.T
+            return room
+
+        got = fastgae.gae(**case.mapped(turned).arguments(), time_axis=1, backend=backend)
+        assert_same_bits([each.T for each in got], fastgae.gae(**case.arguments(), backend="numpy"))
 
 
 @pytest.mark.parametrize("shape", [(1 << 10, 1 << 6), (100, 37)])

@@ -8,7 +8,7 @@ ONE, FEW, SMALL = (1, 1), (8, 1), (128, 8)
 HALF, CACHED, DEEP = (128, 512), (128, 1024), (2048, 64)  # these fit into the caches
 COLD = (1024, 1024)  # and so does this, unless it is cold
 MEMORY = (1024, 4096)  # this does not
-LONG = (65536, 1)
+LONG, BRIEF = (65536, 1), (20, 4096)
 LAYOUTS = (False, True)  # env_major
 
 # The figures, and the throughput of `pytest benchmarks`.
@@ -48,7 +48,7 @@ BRANCHING = TREES[1]
 # Rows on which the target that runs by itself must not lose against another one.
 ORDER = [
     *LONGER,
-    case("plain", *MEMORY, env_major=True),
+    *(case("plain", *size, env_major=True) for size in (MEMORY, BRIEF)),
     case("plain", *DEEP),
     case("plain", *DEEP, env_major=True, outputs=ADVANTAGES),
     case("plain", *CACHED, dtype="float64"),
@@ -70,7 +70,7 @@ COUNTED = [
     *(case(name, *HALF, env_major=True) for name in ("final_values", "mask", "V-trace", "normalize")),
     case("plain", 8192, 1, ends=0.0),
     case("plain", *MEMORY),  # the outputs are streamed past the caches
-    case("plain", 512, 4096, env_major=True),
+    *(case("plain", *size, env_major=True) for size in ((512, 4096), BRIEF)),
 ]
 AB = [*SHORT, *ORDER]
 
@@ -103,7 +103,7 @@ LIMITS = [
         Limit(
             Row("env-major, in cache, advantages only", *size, **ONE_OUTPUT), 3.2 if size[0] % 1024 == 0 else 2.6, ADD
         )
-        for size in [CACHED, DEEP, (1024, 128), (64, 2048), (1008, 128), (256, 512), (2000, 64)]
+        for size in [CACHED, DEEP, (1024, 128), (64, 2048), (1008, 128), (256, 512), (2000, 64), BRIEF]
     ),
     *(Limit(Row("one trajectory, no episode ends", steps, 1, ends=0), 3.3, ADD) for steps in (65536, 1048576)),
     *(

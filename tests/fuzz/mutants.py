@@ -116,6 +116,16 @@ exact sums that take a mask with gaps for one without | csrc/exact_sums.hpp
 a thread that begins with the wrong piece | csrc/parallel.hpp
 - Lane lane = lane_at(first);
 + Lane lane = lane_at(first - first % cut.pieces);
+short envs that end with the value of another env | csrc/short_envs.hpp
+- = *last_values.at(0, n);
++ = *last_values.at(0, first);
+short envs that go on in the next env | csrc/short_envs.hpp
+- truncated_[last] = 1;
+short envs that end with a delta of -0 | csrc/parallel.hpp
+- if (!joined.same_bits(one)) same = false;
+short envs with gaps read as if there were none | csrc/short_envs.hpp
+- if (from.env == steps) return decltype
++ if (from.env >= steps) return decltype
 a block of memory handed out twice | csrc/recycled.hpp
 - return removed(i);
 + return blocks_[i].data;

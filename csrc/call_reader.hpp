@@ -35,7 +35,7 @@ public:
         const Index rank = rewards_.rank;
         if (rank < 1 || (rewards_.type != kReal && is_broadcast())) return false;
         const double time_axis = call_.time_axis < 0 ? call_.time_axis + rank : call_.time_axis;
-        if (!(time_axis == 0 || (time_axis == 1 && rank == 2))) return false;
+        if (!(time_axis >= 0 && time_axis < rank)) return false;
         time_axis_ = static_cast<Index>(time_axis);
         rollout_.steps = rewards_.shape[time_axis_];
         rollout_.envs = 1;
@@ -116,7 +116,12 @@ public:
             return right;
         };
         Index found = 0;
-        if (rows == 1 || width == 1 || env_major == (time_axis_ == 1)) {
+        const auto length = [&](Index first, Index last) {
+            return std::accumulate(rewards_.shape + first, rewards_.shape + last, Index(1), std::multiplies<Index>());
+        };
+        const bool steps_first = length(0, time_axis_) == 1, envs_first = length(time_axis_ + 1, rewards_.rank) == 1;
+        if (!steps_first && !envs_first) return false;
+        if (env_major ? envs_first : steps_first) {
             const bool right = for_each_truncated([&](Index place, Index) {
                 if (found < count) to[place] = from[found];
                 ++found;
@@ -145,27 +150,39 @@ public:
     // Return whether new results have Fortran's memory order, as numpy.empty_like gives it to rewards that are not
     // broadcast.
     bool fortran_ordered() const {
-        if (rewards_.rank != 2 || rollout_.steps == 1 || rollout_.envs == 1) return false;
-        return time_axis_ == 0 ? rollout_.env_major : std::abs(rewards_.strides[0]) < std::abs(rewards_.strides[1]);
+        if (rollout_.steps == 1 || rollout_.envs == 1) return false;
+        Index other = -1;  // the one axis but time
+        for (Index axis = 0; axis < rewards_.rank; ++axis) {
+            if (axis == time_axis_ || rewards_.shape[axis] == 1) continue;
+            if (other >= 0) return false;
+            other = axis;
+        }
+        const Index step = rewards_.strides[time_axis_], env = rewards_.strides[other];
+        return time_axis_ < other ? rollout_.env_major : std::abs(env) < std::abs(step);
     }
 
 private:
     static constexpr Type kReal = type_of<Real>;
 
-    static bool c_ordered(const Operand& array) {
-        Index stride = array.size;
+    // Find the stride, in bytes, of all axes but one, as if they were one axis in C order; false: they are none.
+    static bool merge(const Operand& array, Index but, Index& stride) {
+        stride = array.size;
+        Index length = 1;
         for (Index axis = array.rank - 1; axis >= 0; --axis) {
-            if (array.shape[axis] != 1 && array.strides[axis] != stride) return false;
-            stride *= array.shape[axis];
+            if (axis == but || array.shape[axis] == 1) continue;
+            if (length == 1) stride = array.strides[axis];
+            if (array.strides[axis] != stride * length) return false;
+            length *= array.shape[axis];
         }
         return true;
     }
 
     // Find the strides of steps and envs, in bytes; false: the axes other than time do not merge into one.
     bool find_strides(const Operand& array, Index& step, Index& env) const {
-        step = array.rank > 2 ? rollout_.envs * array.size : array.strides[time_axis_];
-        env = array.rank == 2 ? array.strides[1 - time_axis_] : array.size;
-        return array.rank <= 2 || (time_axis_ == 0 && c_ordered(array));
+        step = array.strides[time_axis_];
+        if (array.rank != 2) return merge(array, time_axis_, env);
+        env = array.strides[1 - time_axis_];
+        return true;
     }
 
     bool same_shape(const Operand& array, bool longer = false) const {
@@ -211,12 +228,11 @@ private:
         if (!array.data || array.rank != rewards_.rank - 1) return false;
         for (Index axis = 0, other = 0; axis < rewards_.rank; ++axis)
             if (axis != time_axis_ && array.shape[other++] != rewards_.shape[axis]) return false;
-        const bool ordered = c_ordered(array);
-        const Index envs = rollout_.envs;
+        Index stride;
+        if (!merge(array, -1, stride)) return false;
         row = {reinterpret_cast<const Element*>(array.data), 0, 1};
-        if (ordered && array.type == type_of<Element>) return true;
-        if (!(ordered || array.rank == 1)) return false;
-        row.data = copies_.template of<Element>(array, {1, 0, envs, ordered ? array.size : array.strides[0]});
+        if (array.type != type_of<Element> || stride != array.size)
+            row.data = copies_.template of<Element>(array, {1, 0, rollout_.envs, stride});
         return row.data != nullptr;
     }
 

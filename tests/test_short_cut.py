@@ -47,6 +47,11 @@ def calls(dtype):
     yield fastgae.gae, {**rollout, **following}
     yield fastgae.gae, {**rollout, **last, **finals, **mask}
     yield fastgae.gae, {**{name: array.T for name, array in rollout.items()}, **last, "time_axis": 1}
+    for shape, axis in (((3, 17, 1), 1), ((3, 1, 17), -1), ((1, 3, 17), 2)):
+        turned = {name: array.T.reshape(shape) for name, array in {**rollout, "truncated": case.truncated}.items()}
+        finals_of = {"final_values": turned["rewards"][turned["truncated"]], "mask": turned["rewards"] > -1}
+        row = {"last_values": case.last_values.reshape(shape[:axis] + shape[axis:][1:])}
+        yield fastgae.gae, {**turned, **finals_of, **row, "time_axis": axis}
     yield fastgae.td_lambda, {**rollout, **last}
     sequences = {"rewards": case.rewards, "values": case.values, "terminated": None}
     env_major = {"rewards": case.rewards.T, "values": case.values.T, "terminated": None, "time_axis": 1}
@@ -101,6 +106,18 @@ def test_small_calls_take_the_short_cut(kind, dtype, monkeypatch):
         }
         with monkeypatch.context() as patch:
             assert_equal(function, changed, patch)
+
+
+@needs_cpp
+def test_time_between_two_axes(dtype):
+    """The axes of envs merge in this memory, but final values come neither step by step nor env by env."""
+    case = make_case((17, 6), dtype, bootstrap="final_dense")
+    case = case.mapped(lambda _, array: array.reshape(*array.shape[:-1], 2, 3))
+    case = case.mapped(lambda _, array: np.moveaxis(array, 0, 1) if array.ndim == 3 else array)
+    arguments = case.arguments() | {"time_axis": 1}
+    arguments["final_values"] = case.final_values[case.truncated]
+    outs = [tuple(np.moveaxis(np.empty((2, 17, 2, 3), dtype), 1, 2)) for _ in range(2)]
+    assert_same_bits(fastgae.gae(**arguments, out=outs[0]), long_way(fastgae.gae, arguments | {"out": outs[1]}))
 
 
 @needs_cpp

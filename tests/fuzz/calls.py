@@ -128,6 +128,7 @@ class Call:
         """Return the dtype that NumPy promotes the numbers to, without those of Python; bool if there are none."""
         numbers = [self.arguments[name] for name in NUMBERS if name in self.arguments]
         dtypes = [given.dtype for given in numbers if isinstance(given, Given | np.generic | np.ndarray)]
+        dtypes = [dtype for dtype in dtypes if dtype.kind not in "mMOUS"]  # a mistake, which promotes to nothing
         if not dtypes:
             return np.dtype(bool)
         promoted = np.result_type(*dtypes)  # numbers of 16 bits are computed in float32

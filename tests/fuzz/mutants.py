@@ -92,8 +92,8 @@ nothing carried over, env-major | csrc/lanes.inl
 V' not passed on over two skipped steps | csrc/rows.inl
 - V::store(passed, value);
 sparse final values in the wrong order | csrc/call_reader.hpp
-- || env_major == (time_axis_ == 1)
-+ || env_major != (time_axis_ == 1)
+- if (env_major ? envs_first : steps_first)
++ if (env_major ? steps_first : envs_first)
 byte-swapped numbers read as they are | csrc/conversion.hpp
 - if constexpr (swapped) bits = reversed(bits)
 + if constexpr (false) bits = reversed(bits)

@@ -222,12 +222,15 @@ private:
         return same_shape(array) && read_steps(array, rollout_.steps, view);
     }
 
-    // Read an array without time.
+    // Read an array without time, or with one step.
     template <class Element>
     bool read_row(const Operand& array, View<const Element>& row) {
-        if (!array.data || array.rank != rewards_.rank - 1) return false;
-        for (Index axis = 0, other = 0; axis < rewards_.rank; ++axis)
-            if (axis != time_axis_ && array.shape[other++] != rewards_.shape[axis]) return false;
+        const Index missing = rewards_.rank - array.rank;  // axes
+        if (!array.data || missing < 0 || missing > 1 || (missing == 0 && array.shape[time_axis_] != 1)) return false;
+        for (Index axis = 0; axis < rewards_.rank; ++axis) {
+            const Index at = axis > time_axis_ ? axis - missing : axis;
+            if (axis != time_axis_ && array.shape[at] != rewards_.shape[axis]) return false;
+        }
         Index stride;
         if (!merge(array, -1, stride)) return false;
         row = {reinterpret_cast<const Element*>(array.data), 0, 1};

@@ -46,7 +46,10 @@ def calls(dtype):
     yield fastgae.gae, {**rollout, **last, **mask}
     yield fastgae.gae, {**rollout, **following}
     yield fastgae.gae, {**rollout, **last, **finals, **mask}
-    yield fastgae.gae, {**{name: array.T for name, array in rollout.items()}, **last, "time_axis": 1}
+    env_major = {**{name: array.T for name, array in rollout.items()}, "time_axis": 1}
+    yield fastgae.gae, {**env_major, **last}
+    yield fastgae.gae, {**env_major, "last_values": case.last_values[:, np.newaxis]}
+    yield fastgae.gae, {**rollout, "last_values": case.last_values[np.newaxis], "last_advantages": np.ones((1, 3))}
     for shape, axis in (((3, 17, 1), 1), ((3, 1, 17), -1), ((1, 3, 17), 2)):
         turned = {name: array.T.reshape(shape) for name, array in {**rollout, "truncated": case.truncated}.items()}
         finals_of = {"final_values": turned["rewards"][turned["truncated"]], "mask": turned["rewards"] > -1}

@@ -1,5 +1,5 @@
-// Short envs of an env-major rollout. To begin a lane costs as much as some hundred steps, so here a lane has many
-// envs.
+// Short envs of an env-major rollout. To begin a lane costs as much as some twenty steps, and a lane computes whole
+// blocks, so here a lane has many envs.
 //
 // Envs are joined to one trajectory, in which the last step of each is truncated, with the env's last value as final
 // value. Lanes are runs of that trajectory. They need no warm-up, because each begins with the last step of an env.
@@ -14,15 +14,17 @@
 
 namespace fastgae {
 
-// Return how many envs a lane has: one if the envs are long or too few, or if options or gaps between results need more
-// than this. A lane has whole blocks where there are enough envs, so that no two share a cache line of the results.
+// Return how many envs a lane has: less than two if they are long or too few, or if options or gaps between results
+// need more than this. A lane has whole blocks where there are enough envs, so that no two share a cache line of the
+// results.
 template <class Real>
 Index envs_of_lane(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index num_threads) {
-    const Index steps = rollout.steps, whole = kBlockSteps / std::gcd(kBlockSteps, steps);
+    const Index steps = rollout.steps;
     const auto follow = [&](const View<Real>& results) { return !results || results.env == steps; };
     if (!rollout.env_major || steps < 2 || steps > kShortSteps || rollout.has_options() || rollout.last_advantages ||
         !std::isfinite(*rollout.gamma_lambdas.data) || !follow(rollout.advantages) || !follow(rollout.returns))
         return 1;
+    const Index whole = kBlockSteps / std::gcd(kBlockSteps, steps);
     return std::min(std::max(kRunSteps / (steps * whole), Index(1)) * whole,
                     rollout.envs / (kernel.width * num_threads));
 }
@@ -82,7 +84,7 @@ public:
         return one;
     }
 
-    // Return whether joined envs have the bits of single ones: not where the last delta of one is -0. To that, the
+    // Return whether joined envs have the bits of single ones: not where the last delta of one may be -0. To that, the
     // recursion adds gamma lambda 0, which makes it 0, and a closed gate leaves it.
     bool same_bits(const CanonicalRollout<Real>& one) const {
         bool same = true;

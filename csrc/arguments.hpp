@@ -41,6 +41,7 @@ enum Argument {
     kWeights,
     kFirstConstant,
     kLastConstant = kFirstConstant + kConstants - 1,
+    kDeviation,
     kArguments
 };
 constexpr const char* kArgumentNames[] = {
@@ -48,7 +49,7 @@ constexpr const char* kArgumentNames[] = {
     "autoreset", "prev_done",       "mask",           "gamma",           "gae_lambda",  "time_axis",   "out",
     "normalize", "last_advantages", "returns_lambda", "tail_normalized", "carry_over",  "cu_seqlens",  "n",
     "recursion", "ratios",          "parents",        "weights",         "rho_clip",    "c_clip",      "advantage_clip",
-    "leaky",
+    "leaky",     "deviation",
 };
 static_assert(std::size(kArgumentNames) == kArguments, "one name for each argument");
 
@@ -58,7 +59,7 @@ constexpr Argument kNumbers[] = {kRewards, kValues, kLastValues, kNextValues, kF
 // Return whether an argument is a setting, which says how to compute the result, and not an operand.
 constexpr bool is_setting(Argument place) {
     return place == kAutoreset || place == kNormalize || place == kTailNormalized || place == kCarryOver ||
-           place == kTimeAxis || place == kOut || place == kN || place == kRecursion;
+           place == kTimeAxis || place == kOut || place == kN || place == kRecursion || place == kDeviation;
 }
 
 // The names of the recursions in fastgae._equation.arrays.RECURSIONS.
@@ -144,6 +145,7 @@ struct Call {
     Recursion recursion = Recursion::gae;
     bool checked = false;  // it comes from in_one_layout of Python's _canonical, which has checked it
     Normalize normalize = Normalize::nothing;
+    double ddof = 0, eps = 0;  // of the standard deviation: std = sqrt(sum / (count - ddof)) + eps
 
     const Operand& operator[](Argument argument) const { return operands[argument]; }
     const Operand& operator[](Constant constant) const { return operands[kFirstConstant + constant]; }

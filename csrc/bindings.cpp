@@ -37,6 +37,15 @@ bool read_recursion(PyObject* name, Recursion& recursion) {
     return false;
 }
 
+// Read ddof and eps; false: declined.
+bool read_deviation(PyObject* pair, Call& call) {
+    if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2) return false;
+    PyObject* const eps = PyTuple_GET_ITEM(pair, 1);
+    call.ddof = integer_of(PyTuple_GET_ITEM(pair, 0));
+    call.eps = PyFloat_CheckExact(eps) ? PyFloat_AS_DOUBLE(eps) : kNaN;
+    return call.ddof >= 0 && call.eps >= 0 && call.eps < std::numeric_limits<double>::infinity();
+}
+
 // Read the settings; false: declined.
 bool read_settings(const Arguments& given, Call& call) {
     PyObject *const autoreset = given[kAutoreset], *const normalize = given[kNormalize];
@@ -50,6 +59,7 @@ bool read_settings(const Arguments& given, Call& call) {
     call.carry_over = carry_over == Py_True;
     call.by_leaves = is_text(given[kWeights], "leaves");
     call.names_weights = call.by_leaves || is_text(given[kWeights], "children");
+    call.eps = registered.eps;
     if (is_text(normalize, "global")) call.normalize = Normalize::all;
     if (is_text(normalize, "per_env")) call.normalize = Normalize::per_env;
     const bool known_mode =
@@ -57,6 +67,7 @@ bool read_settings(const Arguments& given, Call& call) {
     return known_mode && read_recursion(given[kRecursion], call.recursion) &&
            (call.n || call.recursion != Recursion::n_step_returns) &&
            (normalize == Py_None || call.normalize != Normalize::nothing) &&
+           (given.count <= kDeviation || read_deviation(given[kDeviation], call)) &&
            (given.count <= kTailNormalized || tail_normalized == Py_False || tail_normalized == Py_True) &&
            (given.count <= kCarryOver || carry_over == Py_False || carry_over == Py_True);
 }
@@ -97,7 +108,7 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
                          : py::reinterpret_borrow<py::object>(out[i]);
     Operand advantages = operand_of(results[0].ptr(), call.checked);
     Operand returns = operand_of(results[1].ptr(), call.checked);
-    const How how = {target, num_threads, recycled_memory, registered.eps};
+    const How how = {target, num_threads, recycled_memory};
     std::optional<WithoutGil> released;
     if (shapes) shapes->keep(advantages), shapes->keep(returns), released.emplace();
     const bool filled = fill(call, reader, advantages, returns, how);

@@ -17,7 +17,6 @@ struct How {
     const Target& target;
     Index threads;
     RecycledMemory& memory;  // for what is needed on the way
-    double eps;              // normalisation adds this to a standard deviation
 };
 
 // How many steps of long trajectories the last call of this thread computed again.
@@ -45,7 +44,7 @@ bool fill(const Call& call, CallReader<Real>& reader, const Operand& advantages,
         trees->run();
     else
         redone = gae(how.target, rollout, how.threads);
-    if (normalization) normalization->run(how.target, how.eps, how.threads);
+    if (normalization) normalization->run(how.target, call.ddof, call.eps, how.threads);
     return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "flags.hpp"
@@ -52,9 +53,9 @@ public:
           counts_(existing_steps(rollout, per_env)), sums_(blocks_ * rollout.envs), center_(rollout.envs),
           scale_(rollout.envs) {}
 
-    void run(const Target& target, double eps, Index num_threads) {
-        mean(target, num_threads, nullptr, center_);
-        mean(target, num_threads, center_.data(), scale_);
+    void run(const Target& target, double ddof, double eps, Index num_threads) {
+        mean(target, num_threads, 0, nullptr, center_);
+        mean(target, num_threads, ddof, center_.data(), scale_);
         for (double& number : scale_) number = 1.0 / (std::sqrt(number) + eps);
         rescale(target, moments(center_.data(), scale_.data()), num_threads);
     }
@@ -64,11 +65,15 @@ private:
         return {rollout_.steps, rollout_.envs, rollout_.env_major, rollout_.advantages, rollout_.mask, center, scale};
     }
 
-    void mean(const Target& target, Index num_threads, const double* center, std::vector<double>& means) {
+    // Write sum / (count - ddof), or NaN if there are too few steps.
+    void mean(const Target& target, Index num_threads, double ddof, const double* center, std::vector<double>& means) {
         block_sums(target, moments(center, nullptr), num_threads, sums_.data());
         add_rows(sums_.data(), blocks_, rollout_.envs);
         if (!per_env_) add_rows(sums_.data(), rollout_.envs, 1);
-        for (Index n = 0; n < rollout_.envs; ++n) means[n] = sums_[per_env_ ? n : 0] / counts_[n];
+        for (Index n = 0; n < rollout_.envs; ++n) {
+            const double divisor = counts_[n] > ddof ? counts_[n] - ddof : std::numeric_limits<double>::quiet_NaN();
+            means[n] = sums_[per_env_ ? n : 0] / divisor;
+        }
     }
 
     const CanonicalRollout<Real>& rollout_;

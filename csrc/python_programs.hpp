@@ -104,7 +104,7 @@ inline void* handle(xla::Frame* frame) noexcept {
         const std::optional<std::string_view> key = xla::key_of(*frame);
         if (!key) throw std::runtime_error("the attribute `call` is missing");
         const xla::Recorded* const recorded = records.find(*key);
-        if (recorded && xla::compute(*frame, *recorded, recycled_memory, registered.eps)) return nullptr;
+        if (recorded && xla::compute(*frame, *recorded, recycled_memory)) return nullptr;
         const py::gil_scoped_acquire acquired;
         try {
             py::reinterpret_borrow<py::object>(without_a_record)(std::string(*key), described(frame->arguments),

@@ -125,7 +125,7 @@ bool compute_one(const Call& call, const Operand& advantages, const Operand& ret
 }
 
 // Compute all calls of a batch by their record; false: declined.
-inline bool compute(const Frame& frame, const Recorded& recorded, RecycledMemory& memory, double eps) {
+inline bool compute(const Frame& frame, const Recorded& recorded, RecycledMemory& memory) {
     const Batch batch(frame, recorded);
     if (!batch.fits()) return false;
     Strides strides[kArguments + 2];
@@ -145,7 +145,7 @@ inline bool compute(const Frame& frame, const Recorded& recorded, RecycledMemory
         const Type type = working_type(call);
         if (type == Type::other ||
             !(type == Type::f32 ? compute_one<float> : compute_one<double>)(call, results[0], results[1],
-                                                                            {*recorded.target, threads, memory, eps}))
+                                                                            {*recorded.target, threads, memory}))
             return false;
     }
     return true;

@@ -16,6 +16,7 @@ from fastgae._typing import ArrayT, NDArray
 
 Array = NDArray[Any]
 
+EPS = 1e-8  # normalisation adds this to a standard deviation
 WORKING_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -84,6 +85,7 @@ class Call(NamedTuple):
     c_clip: Constant = None
     advantage_clip: Constant = None
     leaky: Constant = None
+    deviation: Setting = (0, EPS)  # ddof and eps of the standard deviation for ``normalize``
 
 
 # In ``Call.out``, this stands for an array to allocate.
@@ -98,7 +100,6 @@ ABSENT = object()
 
 NEXT_STEP = "next_step"  # the mode of ``autoreset`` in which some rows are no steps
 MOST_STEPS = 2**62  # more than an array can have; a larger n or ddof is as good as this one
-EPS = 1e-8  # normalisation adds this to a standard deviation
 # normalize adds up this many steps one after the other. Do not tune it, because the bits of a sum depend on it.
 MOMENT_STEPS = 128
 

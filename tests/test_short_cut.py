@@ -77,6 +77,10 @@ def calls(dtype):
     yield fastgae.discounted_returns, {"rewards": flat["rewards"], "terminated": np.ones(SIZE[0], bool)}
     yield fastgae.reverse_scan, {"x": case.rewards, "decay": 0.5}
     yield fastgae.reverse_scan, {"x": flat["rewards"], "decay": 1, "initial": -2.5}
+    masked = {**mask, "time_axis": -1, "ddof": np.int64(2)}
+    for settings in ({}, {**mask, "ddof": 1}, {"by": "per_env", "eps": 0.5}, masked):
+        yield fastgae.normalize, {"advantages": case.rewards, **settings}
+    yield fastgae.normalize, {"advantages": flat["values"], "ddof": 17}
     for boundaries in ([0, 5, 5, 17], [0, 17, 17, 17], [0, 1, 2, 17]):
         packed = {**flat, "cu_seqlens": np.array(boundaries), "gamma": 0.9, "gae_lambda": np.array([[0.5], [1], [0]])}
         yield fastgae.gae_packed, packed
@@ -91,7 +95,8 @@ def long_way(function, arguments):
 
 def assert_equal(function, arguments, monkeypatch):
     expected = long_way(function, arguments)
-    monkeypatch.setattr(fastgae._engine.run, "without_short_cut", None)  # what declines would call it
+    for what_declines_would_call in ("_engine.run.without_short_cut", "estimators.normalize.in_place"):
+        monkeypatch.setattr(f"fastgae.{what_declines_would_call}", None)
     got = function(**arguments)
     assert_same_bits(got, expected)
     for array, right in zip(got, expected, strict=True):

@@ -305,5 +305,6 @@ def tree_sum(xp: Any, terms: Any) -> Any:
     """Return the sum along the first axis: add one half to the other, again and again."""
     while len(terms) > 1:
         half = len(terms) // 2
-        terms = xp.concatenate([terms[:half] + terms[half : 2 * half], terms[2 * half :]])
+        sums = terms[:half] + terms[half : 2 * half]
+        terms = xp.concatenate([sums, terms[2 * half :]]) if len(terms) % 2 else sums
     return terms[0]

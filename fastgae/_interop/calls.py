@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from fastgae._call import Role, names_of
 from fastgae._interop.arrays import check_wide, given_back, taken
-from fastgae._interop.libraries import LIBRARIES, any_traced, kind_of, type_of
+from fastgae._interop.libraries import LIBRARIES, kind_of, type_of
 
 Result = TypeVar("Result")
 
@@ -68,11 +68,11 @@ def _torch(arguments: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _jax(arguments: dict[str, Any]) -> Callable[..., Any]:
-    from fastgae._interop.jax_calls import computed, traced
+    from fastgae._interop.jax_calls import computed
 
     if arguments.get("out") is not None:
         raise TypeError("out cannot be filled, because JAX arrays never change: leave it out")
-    return traced if any_traced(arguments.values()) else computed
+    return computed
 
 
 # Name of a library -> a function of the arguments of a call that returns the function that makes it.

@@ -12,6 +12,7 @@ import numpy as np
 from fastgae._call import Array
 
 SMALL = 512 * 1024  # bytes
+NO_ARRAYS = (type(None), bool, int, float, str)  # which takes a third of the time of isinstance to see
 _enable_x64: Any = (jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")).enable_x64
 
 
@@ -74,7 +75,7 @@ def to_numpy(name: str, array: jax.Array) -> Array:
             f"{name} is traced by JAX and has no numbers yet: call this outside of jax.jit, or pass a JAX array as the "
             "first argument"
         )
-    check_array(name, array)
+    _check_dtype(name, array.dtype)
     if elsewhere := beyond_the_cpu(array.sharding):
         raise TypeError(f"{name} is on {elsewhere[0]}, and fastgae computes on the CPU: pass jax.device_get({name})")
     return np.asarray(array)
@@ -82,32 +83,45 @@ def to_numpy(name: str, array: jax.Array) -> Array:
 
 def check_array(name: str, array: jax.Array) -> None:
     """Raise an error if an array holds no numbers, or has a length that only ``jax.export`` knows, by a name."""
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
-        raise TypeError(f"{name} has dtype {array.dtype}, a key of jax.random; expected an array of numbers")
+    _check_dtype(name, array.dtype)
     if not all(isinstance(length, int) for length in array.shape):
         raise TypeError(f"{name} has shape {array.shape}; expected lengths that are numbers: export each shape alone")
 
 
-def from_numpy(array: Array, like: jax.Array | None = None) -> jax.Array:
-    """Return a JAX array, float64 as float32 unless JAX enables float64. Large aligned memory is not copied.
+@functools.lru_cache  # JAX takes a microsecond to look at a dtype
+def _check_dtype(name: str, dtype: Any) -> None:
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        raise TypeError(f"{name} has dtype {dtype}, a key of jax.random; expected an array of numbers")
 
-    It lies on the devices of ``like``, if somebody has chosen those and the shapes are equal.
+
+def from_numpy(given: Any, like: jax.Array) -> Any:
+    """Return an array, or two of one shape and dtype, in JAX: float64 as float32 unless JAX enables float64.
+
+    They lie on the devices of ``like``, if somebody has chosen those and the shapes are equal. Large aligned memory is
+    not copied.
     """
-    chosen = like.sharding if like is not None and like.committed and like.shape == array.shape else None
-    array = array.astype(canonical(array.dtype), copy=False)
-    return _copied(array) if chosen is None and is_small(array) else jax.device_put(array, chosen)
+    first = given[0] if isinstance(given, tuple) else given
+    chosen = like.sharding if like.committed and like.shape == first.shape else None
+    if (dtype := canonical(first.dtype)) != first.dtype:
+        given = _converted(given, dtype)
+    return _copied(given) if chosen is None and is_small(first) else jax.device_put(given, chosen)
 
 
 # JAX compiles a program for each shape either way, and asarray outside of one takes three times as long.
-_asarray = jax.jit(lambda array, dtype: jax.numpy.asarray(array, dtype), static_argnums=1)
+_asarray = jax.jit(
+    lambda given, dtype: jax.tree.map(lambda each: jax.numpy.asarray(each, dtype), given), static_argnums=1
+)
 
 
-def _copied(array: Array, dtype: Any = None) -> jax.Array:
+def _copied(given: Any, dtype: Any = None) -> Any:
     try:
-        result: jax.Array = _asarray(array, dtype)
-        return result
+        return _asarray(given, dtype)
     except jax.errors.JaxRuntimeError:  # jax.transfer_guard("disallow") is on, and means code that can use device_put
-        return jax.device_put(array if dtype is None else array.astype(dtype))
+        return jax.device_put(given if dtype is None else _converted(given, dtype))
+
+
+def _converted(given: Any, dtype: Any) -> Any:
+    return jax.tree.map(lambda each: each.astype(dtype), given)
 
 
 def is_small(array: Array | jax.Array) -> bool:
@@ -125,7 +139,8 @@ def promoted(numbers: Iterable[object]) -> np.dtype[Any]:
 
 def computes(given: Iterable[object]) -> bool:
     """Return whether JAX computes with an array among these, and not NumPy: it is traced, or not on the CPU."""
-    return any(each is not None and isinstance(each, jax.Array) and not on_the_cpu(each) for each in given)
+    arrays = [each for each in given if type(each) not in NO_ARRAYS and isinstance(each, jax.Array)]
+    return not all(map(on_the_cpu, arrays))
 
 
 def on_the_cpu(array: jax.Array) -> bool:

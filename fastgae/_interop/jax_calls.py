@@ -11,9 +11,9 @@ import jax
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from fastgae._call import ROLES, Array, Role
+from fastgae._call import ROLES, Array, GAEResult, Role
 from fastgae._interop import jax_xla
-from fastgae._interop.arrays import OnDevice, given_back, is_narrow, taken, widened
+from fastgae._interop.arrays import OnDevice, is_narrow, taken, widened
 from fastgae._interop.jax import (
     canonical,
     check_array,
@@ -25,7 +25,7 @@ from fastgae._interop.jax import (
     settled,
     to_numpy,
 )
-from fastgae._interop.libraries import WITHOUT_NUMBERS, as_array, dtype_of_results, gives_two
+from fastgae._interop.libraries import WITHOUT_NUMBERS, any_traced, as_array, dtype_of_results, gives_two
 from fastgae._support import memory
 
 NOT_IN_PROGRAMS = ("backend", "out", "stop_gradients")
@@ -35,8 +35,8 @@ SETTINGS = (type(None), bool, int, float, str)  # what a program can hold as tex
 
 
 def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call a function with JAX arrays that hold numbers."""
-    if function.__name__ in WITHOUT_NUMBERS and computes(arguments.values()):
+    """Call a function with JAX arrays, which JAX itself computes where one is traced, or not on the CPU."""
+    if computes(arguments.values()) and (function.__name__ in WITHOUT_NUMBERS or any_traced(arguments.values())):
         return traced(function, arguments)
     arrays = taken(arguments, jax.Array, to_numpy)
     first = next(iter(arrays.values()))
@@ -44,7 +44,9 @@ def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         shape, dtype = first.shape, dtype_of_results(function, arrays)
         out = tuple(_aligned(shape, dtype) for _ in range(1 + gives_two(function)))
         arrays["out"] = out if gives_two(function) else out[0]
-    return given_back(function(**arrays), functools.partial(from_numpy, like=next(iter(arguments.values()))))
+    result = function(**arrays)
+    like = next(iter(arguments.values()))
+    return from_numpy(result, like) if isinstance(result, GAEResult | np.ndarray) else result
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

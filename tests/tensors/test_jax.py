@@ -116,7 +116,7 @@ def test_memory_is_shared(monkeypatch):
     filled = []
     kept = "fastgae._interop.jax_calls.from_numpy"
     monkeypatch.setattr("fastgae._interop.jax.SMALL", 0)  # which are copied
-    monkeypatch.setattr(kept, lambda array, like: filled.append(array) or from_numpy(array, like))
+    monkeypatch.setattr(kept, lambda given, like: filled.extend(arrays_of(given)) or from_numpy(given, like))
     large = make_case((300, 64), np.float32, bootstrap="last_values")  # a small array is copied, which takes less time
     for function, arguments in (
         (fastgae.gae, large.arguments()),

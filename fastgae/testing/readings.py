@@ -56,9 +56,10 @@ NOTES = {
     "not_starts": "row t of {} is 0 where observation t begins an episode: step t has the flag of row t + 1",
     "going_on": "{} is 1 where the step ended no episode",
     "not_truncated": "{} is 0 where the step was truncated",
-    "discounts": "{} is gamma, and 0 where the step ended the episode",
+    "discounts": "{} is gamma, and 0 where terminated",
 }
-ENDS = {*FLAGS, "discounts"} - {"truncated", "not_truncated"}
+OF_BOTH = {"done", "going_on", "starts", "not_starts"}  # flags of both ends of an episode
+ENDS = {*OF_BOTH, "terminated", "discounts"}
 NEXT_FLAGS = {"next_done": ("done", "starts"), "next_going_on": ("going_on", "not_starts")}
 COPIES = {"torch": ("torch", "tensor"), "jax": ("jax.numpy", "array")}
 
@@ -121,13 +122,13 @@ def _fitted(roles: dict[str, str], said: Container[str]) -> dict[str, str] | Non
             roles = {name: begins if role == own else role for name, role in roles.items()}
             if begins not in roles.values():
                 return None
-    given = [*roles.values()]
-    of_both = {"done", "going_on", "starts", "not_starts", "discounts"} & {*given}
-    guessed = {name: role for name, role in roles.items() if name not in said}
-    merely_named = any(role == "terminated" and "done" in ROLES.get(name, ()) for name, role in guessed.items())
-    if len(given) > len({*given}) or len(of_both) > 1:
+    given = {*roles.values()}
+    second = {role for name, role in roles.items() if name not in said and role != ROLES.get(name, (role,))[0]}
+    if len(given) < len(roles) or len(given & OF_BOTH) > 1:
         return None
-    return None if merely_named and not of_both | ({"truncated", "not_truncated"} & {*given}) else roles
+    if "terminated" in second and not given & {*OF_BOTH, "truncated", "not_truncated", "discounts"}:
+        return None
+    return None if "discounts" in second and given & {*OF_BOTH, "terminated"} else roles
 
 
 class Layout(NamedTuple):
@@ -184,7 +185,7 @@ class Reading(NamedTuple):
     def kind(self) -> Kind:
         """Return what the rollouts of the function must have."""
         given = self.given
-        two = given & {"truncated", "not_truncated"} or ("terminated" in given and len(given & ENDS) > 1)
+        two = given & {"truncated", "not_truncated"} or (given & OF_BOTH and given & {"terminated", "discounts"})
         begins = {"starts", "not_starts"} & given and not given & {*NEXT_FLAGS} and not self.longer_flags
         envs = 2 if self.layout.each_env else 5  # 5: no result of many envs has as many rows, so its shape tells
         return Kind(envs, 2 if two else int(bool(given & ENDS)), "mask" in given, bool(begins))

@@ -130,7 +130,7 @@ def identify(
         What an argument is, if its name does not say so: {"d": "terminated"}. None leaves an argument at its default.
         ``fastgae.testing.ROLES`` has all names that are understood, with what they may mean: "done" is a flag of both
         ends of an episode, "starts" is the flag of an observation that begins an episode, "next_done" is the flag after
-        the last step, "going_on" is 1 - done, "not_starts" is 1 - starts, and "discounts" is gamma (1 - done). The
+        the last step, "going_on" is 1 - done, "not_starts" is 1 - starts, "discounts" is gamma (1 - terminated). The
         others are arguments of ``gae`` and ``vtrace``. Where a name may mean several, all are tried.
     gamma, gae_lambda : float
         Passed to the function if it has such arguments. What it has built in is measured.

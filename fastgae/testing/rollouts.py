@@ -59,7 +59,7 @@ class Probe(NamedTuple):
             "next_values": np.where(done, self.final_values, self.values[1:]),
             "next_done": done[-1],
             "next_going_on": ~done[-1],
-            "discounts": (self.gamma * ~done).astype(np.float32),
+            "discounts": (self.gamma * ~self.terminated).astype(np.float32),
             "log_ratios": np.log(self.ratios),
         }
 

@@ -294,6 +294,35 @@ def impala(log_rhos, discounts, rewards, values, bootstrap_value):
     return ratios * (rewards + discounts * after - values), vs
 
 
+@says(
+    "fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, gamma=0.99, gae_lambda=gae_lambda)",
+    BOTH,
+)
+def stoix(r_t, discount_t, lambda_, v_tm1, v_t, truncation_t):
+    deltas = r_t + discount_t * v_t - v_tm1
+    advantages = swept(deltas, discount_t * (1 - truncation_t), lambda_)
+    return advantages, advantages + v_tm1
+
+
+@says(
+    "fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, gamma=0.99, gae_lambda=gae_lambda)",
+)
+def dm_env(rewards, discounts, dones, values, next_values, gae_lambda):
+    return swept(rewards + discounts * next_values - values, discounts * (1 - dones), gae_lambda)
+
+
+@says("fastgae.gae(rewards, values, terminated, next_values=next_values, gamma=0.99, gae_lambda=gae_lambda)", BOTH)
+def alphagrad(rewards, dones, values, next_values, discounts, gae_lambda):
+    discounts = discounts[:] * (1 - dones)
+    advantages = swept(rewards + discounts * next_values - values, discounts, gae_lambda)
+    return advantages, advantages + values
+
+
+@says("", "advantages", "bootstrap_at_termination")
+def one_discount(rewards, dones, values, next_values, discount, gae_lambda):
+    return swept(rewards + discount * next_values - values, discount * (1 - dones), gae_lambda)
+
+
 @says("", BOTH, "trace_not_cut")
 def pearl(reward, state_value, next_state_value, terminated, truncated, discount_factor, trace_decay_param):
     advantages = swept(

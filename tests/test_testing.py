@@ -5,6 +5,7 @@ import re
 from functools import partial
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
@@ -140,6 +141,21 @@ def test_what_is_no_gae_is_refused_and_settings_are_checked():
     ):
         with pytest.raises(ValueError, match=message):
             assert_gae(written(changes), **wrong)
+
+
+def test_the_numbers_of_one_env_are_scalars():
+    """Numba has another type for arrays without axes, and cannot take them in place of a value."""
+
+    @numba.njit
+    def loop(rewards, values, dones, next_value, gamma, lam):
+        advantages, advantage = np.zeros_like(rewards), 0.0
+        for t in range(len(rewards) - 1, -1, -1):
+            delta = rewards[t] + gamma * next_value * (1 - dones[t]) - values[t]
+            advantages[t] = advantage = delta + gamma * lam * (1 - dones[t]) * advantage
+            next_value = values[t]
+        return advantages
+
+    assert not identify(loop).findings
 
 
 def test_inputs_without_names_are_seen_when_they_are_written():
@@ -560,7 +576,8 @@ class OfUnknownArguments:
 def test_functions_that_cannot_be_identified():
     for function, error in (
         (lambda rewards, values, foo: rewards, r"the argument foo is: say so with names=\{'foo': ...\}"),
-        (lambda rewards, values, foo: rewards, r"or fill it in: identify\(functools.partial\(f, foo=...\)\)"),
+        (lambda rewards, values, foo: rewards, r"fill it in with identify\(functools.partial\(f, foo=...\)\), or make"),
+        (lambda batch: batch["rewards"], r"or make it in a lambda: identify\(lambda rewards, values, dones: f"),
         (lambda *given: given, r"in a lambda that names them: identify\(lambda rewards, values, dones: f\(...\)\)"),
         (lambda values: values, "no argument of the function is rewards"),
         (np.zeros((500, 50)), "identify takes a function, and got ndarray: .* look at arrays with fastgae.diagnose"),

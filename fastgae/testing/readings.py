@@ -73,6 +73,7 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
     named = {name for name, each in parameters.items() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
     takes_more = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     shown = getattr(function, "__name__", "f").replace("<lambda>", "f")
+    line = f"identify(lambda rewards, values, dones: {shown}(...))"
     for name, role in given.items():
         if name not in named and not takes_more:
             raise ValueError(f"names has {name!r}, but the function takes {', '.join(parameters)}")
@@ -87,13 +88,13 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
             left_out = f"names[{name!r}] is None, and it has no default: say what it is"
             raise TypeError(
                 f"{left_out if name in given else unknown} with names={{{name!r}: ...}}, one of "
-                f"{', '.join(WORDS)}, or fill it in: identify(functools.partial({shown}, {name}=...))"
+                f"{', '.join(WORDS)}, fill it in with identify(functools.partial({shown}, {name}=...)), or make it in "
+                f"a lambda: {line}"
             )
     possible = {name: roles for name, roles in possible.items() if roles}
     found = [_fitted(dict(zip(possible, roles, strict=True)), given) for roles in itertools.product(*possible.values())]
     sensible = [roles for roles in found if roles and "rewards" in roles.values()]
     if not sensible:
-        line = f"identify(lambda rewards, values, dones: {shown}(...))"
         raise TypeError(
             "no argument of the function is rewards, two are the same, or next_done has no done or starts beside it "
             "(next_going_on: going_on or not_starts): "
@@ -274,7 +275,7 @@ def converted(given: Any, reading: Reading) -> Any:
         return given
     layout, by_env = reading.layout, given.ndim == 1
     array = layout.envs(given) if by_env and not reading.last_rows else layout.steps(np.atleast_2d(given))
-    array = np.array(array, reading.flags if array.dtype == bool else None, order="C")
+    array = np.array(array, reading.flags if array.dtype == bool else None, order="C")[()]  # or a scalar, for Numba
     if reading.library != "numpy":
         module, name = COPIES[reading.library]
         array = getattr(importlib.import_module(module), name)(array)

@@ -348,7 +348,7 @@ class Subject:
 def _shown(error: Exception) -> str:
     """Return an error in one line."""
     text = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: {text if len(text) < 100 else text[:97] + '...'}"
+    return f"{type(error).__name__}: {text if len(text) < 100 else text[:97] + '...'}".removesuffix(": ")
 
 
 def names_of(rollout: Probe, reading: Reading, numbers: tuple[float, float]) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def chosen_columns(
         given["values"] = values
     for role, name in given.items():
         if name is not None and name not in present:
-            raise DataError(f"there is no column {name!r} for {role}; there are {', '.join(present)}")
+            raise DataError(f"there is no column {name!r} for {role}; there are {', '.join(present) or 'none'}")
     chosen = {role: name for role, name in known.columns.items() if name in present} | given
     found = {role: name for role, name in chosen.items() if name is not None}
     own = known.columns["values"]  # of which the column of next values holds the next ones
@@ -106,8 +106,8 @@ def chosen_columns(
             raise DataError(f"{column_argument(role, None)} leaves {role} out, which {how.estimator} needs")
         if role not in found:
             raise DataError(
-                f"there is no column {known.columns[role]!r} for {role}; there are {', '.join(present)}: pass "
-                f"{column_argument(role, *_elsewhere(role, present))}{', or a critic' if role == 'values' else ''}"
+                f"there is no column {known.columns[role]!r} for {role}; there are {', '.join(present) or 'none'}: "
+                f"pass {column_argument(role, *_elsewhere(role, present))}{', or a critic' if role == 'values' else ''}"
             )
     for role, name in found.items():
         if present.count(name) > 1:

@@ -152,7 +152,8 @@ def _rows_of(items: Mapping[str, Any], where: object) -> int:
     known = [items["rewards"]] if "rewards" in items else items.values()
     rows = statistics.mode([length for length in map(_length, known) if length is not None] or [None])
     if rows is None:
-        raise DataError(f"{where}: rewards is not an array with one number for each step")
+        fault = "rewards is not an array with one number" if "rewards" in items else "no array has a row"
+        raise DataError(f"{where}: {fault} for each step; there are {', '.join(items)}")
     return rows
 
 
@@ -270,12 +271,8 @@ def _next_values(longer: Callable[[slice], Array], truncated: Any, final: Any, r
 
 
 # What changes the results of gae, but that recorded data have not, or have as an argument.
-# fmt: off
-NOT_READ = (
-    "mask", "gamma", "gae_lambda", "returns_lambda", "last_advantages", "prev_done", "autoreset", "normalize",
-    "tail_normalized", "carry_over", "time_axis",
-)
-# fmt: on
+NOT_READ = ["mask", "gamma", "gae_lambda", "returns_lambda", "last_advantages", "prev_done", "autoreset", "normalize"]
+NOT_READ += ["tail_normalized", "carry_over", "time_axis"]
 
 
 def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -283,12 +280,11 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
 
     With ``final_values``, which say how truncated episodes go on, both become next_values.
     """
-    for name in NOT_READ:
-        if name in arrays:
-            # Without a mask, padding would count as steps.
-            passed = name in ("gamma", "gae_lambda", "normalize")
-            way = "leave it out, and pass it as an argument" if passed else "call fastgae.gae with these arrays"
-            raise ValueError(f"there is an array {name}, which fastgae.gae reads, but recorded data have none: {way}")
+    for name in filter(arrays.__contains__, NOT_READ):
+        # Without a mask, padding would count as steps.
+        passed = name in ("gamma", "gae_lambda", "normalize")
+        way = "leave it out, and pass it as an argument" if passed else "call fastgae.gae with these arrays"
+        raise ValueError(f"there is an array {name}, which fastgae.gae reads, but recorded data have none: {way}")
     has_final = "final_values" in arrays
     if not {"rewards", "values"} <= arrays.keys() or not (has_final or "last_values" in arrays):
         return arrays

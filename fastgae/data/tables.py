@@ -7,7 +7,7 @@ import io
 import json
 import os
 import re
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -115,17 +115,19 @@ def csv(path: Path) -> list[Part]:
 
     with opened_binary(path) as file:
         header = file.readline()
+    if header.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+        raise DataError(f"{path} is UTF-16, as Excel saves it: save it as UTF-8")
     bare = re.sub(rb'"[^"]*"', b"", header)
     delimiter = max(",;\t|", key=lambda each: bare.count(each.encode()))
     parse = ParseOptions(delimiter=delimiter, newlines_in_values=True)
     options = ReadOptions(use_threads=False, block_size=BLOCK)  # with threads, errors would name no row
 
-    def found(kinds: Mapping[str, pa.DataType]) -> Batches:
+    def found(kinds: Mapping[str, pa.DataType], named: pa.Schema | None = None) -> Batches:
         with native(path) as file:
             convert = ConvertOptions(column_types=kinds, null_values=[""])  # NaN is a number
             table = open_csv(file, options, parse, convert)
-            yield pa.RecordBatch.from_pylist([], table.schema)  # which names the columns
-            yield from table
+            yield pa.RecordBatch.from_pylist([], named or table.schema)  # which names the columns
+            yield from (pa.record_batch(batch.columns, named or table.schema) for batch in table)
 
     kinds: dict[str, pa.DataType] = {}
     while True:
@@ -134,7 +136,8 @@ def csv(path: Path) -> list[Part]:
             for batch in found(kinds):
                 rows, schema = rows + batch.num_rows, batch.schema
             if not (times := _times(schema)):
-                return _forward(path, schema, rows, partial(found, kinds))
+                named = pa.schema([field.with_name(field.name.strip()) for field in schema])  # "a, b" has spaces
+                return _forward(path, named, rows, partial(found, kinds, named))
             kinds |= times
         except pa.ArrowInvalid as error:
             if (wrong := CONVERSION.search(str(error))) is None:

@@ -142,6 +142,11 @@ FAULTS = {
 }
 
 
+def test_arrays_of_records_have_no_columns(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones(3, [("rewards", float), ("values", float)]))
+    refused("there is no column 'rewards' for rewards; there are none", tmp_path / "a.npy")
+
+
 def test_bad_arrays(tmp_path, grid):
     for name, change, message in FAULTS.values():
         changed = grid | {name: change(grid[name])} if change else {each: grid[each] for each in grid if each != name}

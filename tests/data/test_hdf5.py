@@ -47,6 +47,13 @@ def test_d4rl(tmp_path, recorded):
     assert names(tmp_path) == ["hopper.hdf5", "out.parquet"]
 
 
+def test_groups_of_other_projects(tmp_path):
+    """Those of ManiSkill hold one observation more than rewards."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.update({"traj_0/rewards": np.ones(2), "traj_0/obs": np.ones((3, 4))})
+    refused("a.h5: no array has a row for each step; there are traj_0", tmp_path / "a.h5")
+
+
 def test_names_of_d4rl_in_a_table(recorded):
     """Its flags do not hide the columns that name episodes and steps."""
     names = {"terminated": "terminals", "truncated": "timeouts"}

@@ -74,6 +74,19 @@ def test_the_delimiter_is_outside_of_quotes(tmp_path):
     assert advantages(written(tmp_path / "a.csv", text)) == [2, 1]
 
 
+def test_spaces_after_commas(tmp_path):
+    text = "episode, rewards, values\n0, 1, 0.0\n0, 2, 0.5\n"
+    assert advantages(written(tmp_path / "a.csv", text)) == [3, 1.5]
+
+
+def test_other_encodings_are_named(tmp_path):
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        text = "\ufeff" * (encoding != "utf-16") + "rewards\tvalues\n1\t0\n"
+        refused(
+            "a.tsv is UTF-16, as Excel saves it: save it as UTF-8", written(tmp_path / "a.tsv", text.encode(encoding))
+        )
+
+
 def test_names_that_a_float_cannot_hold(tmp_path):
     """Two integers may be one float. In a type that holds them, they are two episodes."""
     names = [2**53, 2**53 + 1]

@@ -32,6 +32,12 @@ def test_the_message_of_a_natural_mistake_says_what_to_write():
         natural.get("zzz")()
 
 
+def test_another_time_axis_is_advised_only_where_it_would_fit():
+    """Values of shape (4, 3) fit rewards of shape (4, 3, 2) in no order of their axes."""
+    with pytest.raises(ValueError, match=r"or \(5, 3, 2\) with V after the last step$"):
+        fastgae.gae(np.ones((4, 3, 2)), np.ones((4, 3)), None, last_values=0.0)
+
+
 def refused(line, capsys):
     """Return the one line in which the command ends."""
     try:

@@ -113,18 +113,18 @@ class Frame(NamedTuple):
         if shape == self.shape[self.axis : self.axis + 1] and not per_env:
             shared = f": pass {name}[{'None' if self.axis else ':, None'}]" if flags and len(self.shape) == 2 else ""
             return f"; it has one number per step, for all envs together{shared}"
-        return self._fits_another_axis(shape)
+        return self._fits_another_axis(shape, per_env)
 
     def _rows(self, name: str, rows: str) -> str:
         return f"{name}[{':, ' * self.axis}{rows}]"
 
-    def _fits_another_axis(self, shape: tuple[int, ...]) -> str:
+    def _fits_another_axis(self, shape: tuple[int, ...], per_env: bool) -> str:
         if len(shape) == 2 and shape[::-1] in (self.shape, self.one_longer):
             return f"; its axes are in another order than those of {self.name}"
         shapes = ((*self.shape[:axis], *self.shape[axis + 1 :]) for axis in range(len(self.shape)))
         others = (self._replace(axis=axis, without_time=without_time) for axis, without_time in enumerate(shapes))
-        fitting = (each for each in others if shape in (each.without_time, each.one_step, each.one_longer))
-        found = [str(each.axis) for each in fitting if each.axis != self.axis and self.names_time_axis]
+        fits = [(each.axis, (each.without_time, each.one_step) if per_env else (each.one_longer,)) for each in others]
+        found = [str(axis) for axis, shapes in fits if shape in shapes and axis != self.axis and self.names_time_axis]
         return f"; it fits time_axis={' or '.join(found)}" if found else ""
 
     def _not_per_env(self, name: str, array: Array, or_else: str = "") -> ValueError:

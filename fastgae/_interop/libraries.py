@@ -124,6 +124,10 @@ def as_array(name: str, given: object) -> Array:
             what = ": call it, and pass what it returns" if callable(given) else what
             kind = type(given).__name__
             raise TypeError(f"{name} is of type {kind}; expected an array of NumPy, torch or JAX, or a list{what}")
+        if isinstance(first := next(array.flat, None), Mapping):
+            raise TypeError(
+                f"{name} holds dicts: pass one array, [each[{next(iter(first), 'key')!r}] for each in {name}]"
+            )
     return array
 
 
@@ -149,7 +153,7 @@ def number_dtype(name: str, array: Array) -> np.dtype[Any]:
         return dtype
     if is_narrow(dtype):
         return WORKING_DTYPES[0]
-    how = f", {name}.astype(float)" if dtype.kind in "OUT" else ""
+    how = f", np.array({name}, float)" if dtype.kind in "OUT" else ""
     raise TypeError(
         f"{name} has dtype {dtype}; expected floats of 16, 32 or 64 bits, or integers: convert it first{how}"
     )

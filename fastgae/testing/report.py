@@ -359,11 +359,8 @@ def _is_twice(each: str, words: list[str]) -> bool:
 def _exchanged(name: str, output: Output) -> bool:
     """Return whether an output is called advantages and is not, or returns or targets."""
     called = name.lower()
-    if "adv" in called:
-        return output.base in ("returns", "values")
-    if "return" in called or "target" in called:
-        return output.base in ("advantages", "values")
-    return False
+    other = "returns" if "adv" in called else "advantages" if "return" in called or "target" in called else None
+    return other is not None and output.base in (other, "values")
 
 
 def _listed(given: Any) -> str:

@@ -94,8 +94,7 @@ def random_rollout(seed: int, steps: int, kind: Kind, coefficients: Any, scale: 
         which[-1] = 2
     ratios = np.exp(rng.normal(size=shape)).astype(np.float32)
     ended = (which == 0) & (kind.ends > 0), (which == 1) & (kind.ends > 1)
-    probe = Probe(rewards, values, *ended, final_values, mask, ratios, *coefficients)
-    return probe._replace(begins=kind.episodes)
+    return Probe(rewards, values, *ended, final_values, mask, ratios, *coefficients, begins=kind.episodes)
 
 
 def tiny_rollouts(kind: Kind, coefficients: Any) -> Iterator[Probe]:
@@ -107,5 +106,4 @@ def tiny_rollouts(kind: Kind, coefficients: Any) -> Iterator[Probe]:
                 continue
             count = np.arange(1, steps + 2, dtype=np.float32)[:, np.newaxis]
             ones = np.ones((steps, 1), np.float32)
-            flags = ended == 1, ended == 2
-            yield Probe(count[:-1], 10 + count, *flags, 20 + count[:-1], ones > 0, ones, *coefficients)
+            yield Probe(count[:-1], 10 + count, ended == 1, ended == 2, 20 + count[:-1], ones > 0, ones, *coefficients)

@@ -299,7 +299,12 @@ CALLS = [
         call(rewards=ONES.astype(object)),
         "rewards has dtype object; expected floats of 16, 32 or 64 bits, or integers: ",
     ),
-    (call(rewards=[[1, "a", 2]] * 4), "convert it first, rewards.astype(float)"),
+    (call(rewards=[[1, "a", 2]] * 4), "convert it first, np.array(rewards, float)"),
+    (call(rewards=[{"a": 1.0, "b": 0.0}] * 4), "rewards holds dicts: pass one array, [each['a'] for each in rewards]"),
+    (
+        lambda: fastgae.group_advantages(np.ones((2, 3)), [0, 1]),
+        "groups has shape (2,); expected rewards' shape, (2, 3)",
+    ),
     (call(values=iter([1.0])), "values is of type list_iterator; expected an array of NumPy, torch or JAX, or a list"),
     (call(terminated=np.full(SHAPE, np.nan)), "terminated must hold 0 or 1, got nan at index (0, 0)"),
     (call(gamma=95.0), "do you mean 0.95?"),

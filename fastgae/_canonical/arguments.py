@@ -96,11 +96,10 @@ def as_boundaries(name: str, given: object) -> Array:
 
 def as_labels(name: str, given: Any, shape: tuple[int, ...]) -> Array:
     """Return labels in this shape. A list is not converted by NumPy, which would make equal text of 1 and "1"."""
-    if len(shape) == 1 and type(given) in (list, tuple) and kind_in_list(given) is None:
+    is_list = type(given) in (list, tuple)
+    if is_list and len(shape) == 1 and kind_in_list(given) is None:
         labels = np.fromiter(given, object, len(given))
-    elif (
-        len(shape) > 1 and type(given) in (list, tuple) and len(given) == shape[0] and not any(map(np.isscalar, given))
-    ):
+    elif is_list and len(shape) > 1 and len(given) == shape[0] and not any(map(np.isscalar, given)):
         labels = np.empty(shape, object)
         for row, labels_of_row in zip(labels, given, strict=True):
             row[...] = as_labels(name, labels_of_row, shape[1:])

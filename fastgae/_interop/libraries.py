@@ -125,9 +125,7 @@ def as_array(name: str, given: object) -> Array:
             kind = type(given).__name__
             raise TypeError(f"{name} is of type {kind}; expected an array of NumPy, torch or JAX, or a list{what}")
         if isinstance(first := next(array.flat, None), Mapping):
-            raise TypeError(
-                f"{name} holds dicts: pass one array, [each[{next(iter(first), 'key')!r}] for each in {name}]"
-            )
+            raise TypeError(f"{name} holds dicts: pass one array, [each[{next(iter(first), 0)!r}] for each in {name}]")
     return array
 
 

@@ -94,7 +94,8 @@ def random_rollout(seed: int, steps: int, kind: Kind, coefficients: Any, scale: 
         which[-1] = 2
     ratios = np.exp(rng.normal(size=shape)).astype(np.float32)
     ended = (which == 0) & (kind.ends > 0), (which == 1) & (kind.ends > 1)
-    return Probe(rewards, values, *ended, final_values, mask, ratios, *coefficients, begins=kind.episodes)
+    probe = Probe(rewards, values, *ended, final_values, mask, ratios, *coefficients)
+    return probe._replace(begins=kind.episodes)
 
 
 def tiny_rollouts(kind: Kind, coefficients: Any) -> Iterator[Probe]:

@@ -224,6 +224,23 @@ def stoix(of):
     return advantages, of.values + advantages
 
 
+def di_engine(of):
+    factors = of.gamma * of.gae_lambda * (~of.done).astype(np.float32)
+    deltas = of.rewards + of.gamma * (of.next_values * ~of.terminated) - of.values
+    trace, advantages = np.zeros_like(of.last_values), np.empty_like(of.rewards)
+    for t in reversed(range(len(advantages))):
+        advantages[t] = trace = deltas[t] + factors[t] * trace
+    return (advantages,)
+
+
+def omnisafe(of):
+    following = np.concatenate([of.values[1:], of.last_values[np.newaxis]])
+    advantages = (of.rewards + of.gamma * following - of.values).astype(np.float64)
+    for t in reversed(range(len(advantages) - 1)):
+        advantages[t] += of.gamma * of.gae_lambda * advantages[t + 1]
+    return advantages, advantages + of.values
+
+
 def xuance(of):
     finish = function("xuance", "xuance/common/memory_tools.py", "DummyOnPolicyBuffer.finish_path", np=np)
     rewards, values, terminals = (each.T.astype(np.float32) for each in (of.rewards, of.values, of.done))
@@ -356,9 +373,11 @@ def vapo(of):
 IKOSTRIKOV = "ikostrikov's a2c-ppo-acktr, MAPPO"
 ENVIRONMENTS = {
     ("AgileRL", "RolloutBuffer.compute_returns_and_advantages"): Theirs(agile_rl_buffer, "agilerl"),
+    ("DI-engine", "gae"): Theirs(di_engine),
     ("Dreamer v3", "lambda_return"): Theirs(dreamer),
     ("ElegantRL", "get_advantages_origin"): Theirs(elegant_rl("get_advantages_origin"), "elegantrl"),
     ("ElegantRL", "get_advantages_vtrace"): Theirs(elegant_rl("get_advantages_vtrace"), "elegantrl"),
+    ("EvoRL", "compute_gae"): Theirs(lambda of: plain(of)[::-1]),
     ("garage", "compute_advantages"): Theirs(garage, "garage"),
     (IKOSTRIKOV, "compute_returns, GAE"): Theirs(lambda of: plain(of)[1:]),
     (IKOSTRIKOV, "compute_returns, GAE, proper time limits"): Theirs(
@@ -368,6 +387,7 @@ ENVIRONMENTS = {
     (IKOSTRIKOV, "compute_returns, no GAE, proper time limits"): Theirs(lambda of: a2c_returns(of, ~of.truncated)),
     ("JaxMARL", "_calculate_gae"): Theirs(plain),
     ("Mava", "_calculate_gae"): Theirs(plain),
+    ("OmniSafe", "_calculate_adv_and_value_targets"): Theirs(omnisafe),
     ("PureJaxRL", "_calculate_gae"): Theirs(plain),
     ("ml-agents", "get_gae"): Theirs(lambda of: sweep(of, of.last_values)),
     ("RLinf", "compute_gae_advantages_and_returns"): Theirs(rlinf, "rlinf"),
@@ -390,6 +410,7 @@ TOKENS = {
     ("OpenRLHF", "get_advantages_and_returns"): Theirs(open_rlhf_gae, "openrlhf"),
     ("OpenRLHF", "get_cumulative_returns"): Theirs(open_rlhf_returns, "openrlhf"),
     ("RAGEN, bi-level", "compute_bi_level_gae_advantage_return"): Theirs(ragen, where="mask"),
+    ("ColossalChat", "NaiveExperienceMaker.calculate_advantage"): Theirs(lambda of: answers(of)[:1]),
     ("DeepSpeed-Chat", "DeepSpeedPPOTrainer.get_advantages_and_returns"): Theirs(answers),
     ("ROLL", "compute_gae_advantage_return"): Theirs(answers),
     ("SkyRL", "compute_gae_advantage_return"): Theirs(answers),

@@ -38,6 +38,11 @@ def test_another_time_axis_is_advised_only_where_it_would_fit():
         fastgae.gae(np.ones((4, 3, 2)), np.ones((4, 3)), None, last_values=0.0)
 
 
+def test_what_was_given_is_shown_in_one_line():
+    with pytest.raises(ValueError, match=r"got array\(\[\[0\., 0\.\], \[0\., 0\.\]\]\)$"):
+        fastgae.gae(natural.ONES, natural.LONGER, natural.FLAGS, normalize=np.zeros((2, 2)))
+
+
 def refused(line, capsys):
     """Return the one line in which the command ends."""
     try:

@@ -167,9 +167,9 @@ def as_share(name: str, given: Any) -> float:
 
 
 def shown(given: object) -> str:
-    """Return the repr of an argument for a message: shortened if it is long, and its type if it has none."""
+    """Return the repr of an argument in one line of a message: shortened if it is long, or its type if it has none."""
     try:
-        text = repr(given)
+        text = " ".join(map(str.strip, repr(given).splitlines()))
     except Exception:  # Python refuses to write out long integers, and an object may do anything
         return f"an object of type {type(given).__name__}"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."

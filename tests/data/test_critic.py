@@ -112,7 +112,7 @@ WRONG = {
     ),
     "not behind": (lambda batch: batch["speed"], DataError, "reads the column 'speed'; it gets observations"),
     "no function": (1, TypeError, "values must be a column, a file such as values.npy, or a function of a .* got 1"),
-    "an array": (np.zeros(999), TypeError, r"a batch of rows, got array\(\[[0., \n]*\.\.\.$"),
+    "an array": (np.zeros(999), TypeError, r"a batch of rows, got array\(\[[0., ]*\.\.\.$"),
     "unknown": (Critic(len, columns=["state", "name"]), DataError, "there are no numbers state and name for the crit"),
 }
 

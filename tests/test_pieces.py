@@ -1,7 +1,11 @@
 """A long trajectory runs in pieces that begin early, from 0; where that was not early enough, it is redone.
 
 The compiled module says how many steps were redone, so that the fall-back is seen to run where it must, and only there.
+The reference takes as long for many envs as for one, so one call of it stands for many rollouts.
 """
+
+import functools
+from itertools import product
 
 import numpy as np
 import pytest
@@ -50,41 +54,60 @@ def big_steps(rng, a):
 HOSTILE = [spikes, denormals, minus_zeros, not_numbers, constant, big_steps]
 
 
-@pytest.mark.parametrize("make", HOSTILE, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("envs", [1, 3])
-def test_numbers_that_are_not_forgotten(dtype, envs, make):
+def test_numbers_that_are_not_forgotten(dtype):
     """The recursion begins with other advantages in each env. It is cut unless nothing decays, as NaN shows."""
-    rng, shape = np.random.default_rng(11), (6000, envs)
+    rng = np.random.default_rng(11)
     with np.errstate(all="ignore"):
-        rewards, values, last = (make(rng, rng.normal(size=size).astype(dtype)) for size in (shape, shape, (1, envs)))
-    call = {"rewards": rewards, "values": values, "terminated": np.zeros(shape, bool), "last_values": last[0]}
-    call["last_advantages"] = rng.normal(size=envs).astype(dtype)
-    turned = {name: each.T.copy() for name, each in call.items()} | {"time_axis": 1}
+        rewards, values, last = (
+            np.concatenate([make(rng, rng.normal(size=(steps, 4)).astype(dtype)) for make in HOSTILE], axis=1)
+            for steps in (6000, 6000, 1)
+        )
+    call = {"rewards": rewards, "values": values, "terminated": np.zeros(rewards.shape, bool), "last_values": last[0]}
+    call["last_advantages"] = rng.normal(size=rewards.shape[1]).astype(dtype)
     for gamma, gae_lambda in COEFFICIENTS:
         how = {"gamma": gamma, "gae_lambda": gae_lambda}
         expected = fastgae.gae(**call, **how, backend="numpy")
-        for backend in WITH_KERNELS:
-            for given in (call, turned):
-                for out in (None, (None, np.full(given["rewards"].shape, np.nan, dtype))):
-                    for array, right in zip(
-                        fastgae.gae(**given, **how, out=out, backend=backend), expected, strict=True
-                    ):
-                        if array is not None:
-                            assert_same_bits(array if given is call else array.T, right, f"{backend}, {how}")
-            if backend.startswith("cpp") and make is not_numbers:
-                assert (fastgae._core.redone() > 0) == (gamma < 1), how
+        for (number, make), (begin, envs) in product(enumerate(HOSTILE), ((0, 1), (1, 3))):
+            columns = np.s_[..., 4 * number + begin : 4 * number + begin + envs]
+            some = {name: each[columns].copy() for name, each in call.items()}
+            turned = {name: each.T.copy() for name, each in some.items()} | {"time_axis": 1}
+            for backend in WITH_KERNELS:
+                what = f"{make.__name__}, {envs} envs, {backend}, {how}"
+                for given in (some, turned):
+                    for out in (None, (None, np.full(given["rewards"].shape, np.nan, dtype))):
+                        got = fastgae.gae(**given, **how, out=out, backend=backend)
+                        for array, right in zip(got, expected, strict=True):
+                            if array is not None:
+                                assert_same_bits(array if given is some else array.T, right[columns], what)
+                if backend.startswith("cpp") and make is not_numbers:
+                    assert (fastgae._core.redone() > 0) == (gamma < 1), what
 
 
-def redone(rewards, gamma_lambda, terminated=False):
-    """Compute advantages with V = 0, compare them with the reference, and return how many steps each target redid."""
+@functools.cache
+def reference(dtype, gamma_lambda, terminated, tiny):
+    """Return rewards of 8 envs, and their results with V = 0. The rewards are random, or one of them is tiny."""
+    rewards = np.random.default_rng(8).standard_normal((STEPS + 8, 8)).astype(dtype)
+    if tiny:
+        # 8 times the smallest number, times 0.9405, rounds to itself: every piece but the last began wrongly.
+        rewards = np.zeros_like(rewards)
+        rewards[-1, -1] = 8 * np.finfo(dtype).smallest_subnormal
+    return rewards, fastgae.gae(**without_values(rewards, gamma_lambda, terminated), backend="numpy")
+
+
+def without_values(rewards, gamma_lambda, terminated):
     zeros, flags = np.zeros_like(rewards), np.full(rewards.shape, terminated)
     call = {"rewards": rewards, "values": zeros, "terminated": flags, "last_values": zeros[0]}
-    call |= {"gamma": 1.0, "gae_lambda": gamma_lambda}
-    expected, counts = fastgae.gae(**call, backend="numpy"), {}
+    return call | {"gamma": 1.0, "gae_lambda": gamma_lambda}
+
+
+def redone(dtype, envs, gamma_lambda, terminated=False, tiny=False):
+    """Compute the last steps and envs, compare them with the reference, and return what each target redid of them."""
+    rewards, expected = reference(dtype, gamma_lambda, terminated, tiny)
+    some, counts = np.s_[-STEPS - envs :, -envs:], {}
     for target in TARGETS:
-        got = fastgae._core.gae(Call(**call), 1, target)
+        got = fastgae._core.gae(Call(**without_values(rewards[some].copy(), gamma_lambda, terminated)), 1, target)
         counts[target] = fastgae._core.redone()
-        assert_same_bits(got, expected, target)
+        assert_same_bits(got, [each[some] for each in expected], target)
     fastgae.n_step_returns(np.zeros(2), np.zeros(3), [0, 0], n=2, backend="cpp")
     assert fastgae._core.redone() == 0  # a call without pieces
     return counts
@@ -93,18 +116,16 @@ def redone(rewards, gamma_lambda, terminated=False):
 @pytest.mark.parametrize("envs", range(1, 9))
 def test_only_what_is_never_forgotten_is_redone(dtype, envs):
     """All envs of a time-major rollout are one array, whose pieces begin and end within a row."""
-    rewards = np.random.default_rng(envs).standard_normal((STEPS + envs, envs)).astype(dtype)
+    size = (STEPS + envs) * envs
     for gamma_lambda in (0.9, 0.9405, 0.99) if envs == 1 else (0.9,):
-        counts = redone(rewards, gamma_lambda)
-        assert all(count <= rewards.size // 100 for count in counts.values()), counts
+        counts = redone(dtype, envs, gamma_lambda)
+        assert all(count <= size // 100 for count in counts.values()), counts
     if envs == 1:
-        assert redone(rewards, 0.99, terminated=True) == redone(rewards, 1.0) == dict.fromkeys(TARGETS, 0)
+        none = dict.fromkeys(TARGETS, 0)
+        assert redone(dtype, envs, 0.99, terminated=True) == redone(dtype, envs, 1.0) == none
     if envs in (1, 3, 5):  # rows of one vector are computed in one piece
-        # 8 times the smallest number, times 0.9405, rounds to itself: every piece but the last began wrongly.
-        rewards = np.zeros_like(rewards)
-        rewards[-1, -1] = 8 * np.finfo(dtype).smallest_subnormal
-        counts = redone(rewards, 0.9405)
-        assert all(count > rewards.size // 2 for count in counts.values()), counts
+        counts = redone(dtype, envs, 0.9405, tiny=True)
+        assert all(count > size // 2 for count in counts.values()), counts
 
 
 MASKS = {
@@ -116,26 +137,29 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-def test_pieces_forget_in_steps_that_exist(dtype, mask):
+def test_pieces_forget_in_steps_that_exist(dtype):
     """Or at the end of an episode. Where no step exists, nothing is to be forgotten."""
-    rng = np.random.default_rng(1)
+    generators = [np.random.default_rng(1) for _ in MASKS]
     for envs, gamma_lambda, every in ((1, 0.9405, STEPS), (1, 1.0, 800), (5, 0.9405, STEPS)):
-        exists = np.array([mask(rng) for _ in range(envs)])
+        masks = zip(MASKS.values(), generators, strict=True)
+        exists = np.array([mask(rng) for mask, rng in masks for _ in range(envs)])
         ends = np.broadcast_to(np.arange(1, STEPS + 1) % every == 0, exists.shape)
-        rewards = rng.standard_normal((envs, STEPS)).astype(dtype)
+        rewards = np.concatenate([rng.standard_normal((envs, STEPS)) for rng in generators]).astype(dtype)
         call = {
             "rewards": rewards,
             "values": rewards[:, ::-1],
             "terminated": ends,
             "mask": exists | (ends & (every < STEPS)),
+            "last_values": rewards[:, 0],
+            "last_advantages": rewards[:, 1],
         }
-        call |= {"gamma": 1.0, "gae_lambda": gamma_lambda, "last_values": rewards[:, 0], "time_axis": 1}
-        call |= {"last_advantages": rewards[:, 1]}
-        expected = fastgae.gae(**call, backend="numpy")
-        for target in TARGETS:
-            assert_same_bits(fastgae._core.gae(Call(**call), 1, target), expected, target)
-            assert fastgae._core.redone() == 0
+        how = {"gamma": 1.0, "gae_lambda": gamma_lambda, "time_axis": 1}
+        expected = fastgae.gae(**call, **how, backend="numpy")
+        for (number, kind), target in product(enumerate(MASKS), TARGETS):
+            rows = slice(number * envs, (number + 1) * envs)
+            got = fastgae._core.gae(Call(**{name: each[rows] for name, each in call.items()}, **how), 1, target)
+            assert_same_bits(got, [each[rows] for each in expected], f"{kind}, {target}")
+            assert fastgae._core.redone() == 0, f"{kind}, {target}"
 
 
 KINDS = [{}, {"mask": True}, {"returns_lambda": 0.5}, {"gae_lambda": 0.5, "returns_lambda": 0.9405}]

@@ -32,21 +32,26 @@ NAMES = {page: page.relative_to(ROOT).as_posix() for page in [*PAGES, *NOTEBOOKS
 def outcomes(pytestconfig):
     """From a page to what became of its snippets. A page is run once, in a new process, with pytest's warnings."""
     warnings = [*pytestconfig.getini("filterwarnings"), *(pytestconfig.getoption("pythonwarnings") or ())]
+    warnings.append("ignore:This process:DeprecationWarning")  # which has threads of its libraries, and is forked
     paths = [str(Path(fastgae.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    process = subprocess.Popen(
+        [sys.executable, "-P", *(f"-W{each}" for each in warnings), pages.__file__],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
     @functools.cache
     def run(page):
-        done = subprocess.run(
-            [sys.executable, "-P", *(f"-W{each}" for each in warnings), pages.__file__, page],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout)
+        process.stdin.write(f"{page}\n")
+        process.stdin.flush()
+        found = process.stdout.readline()
+        assert found, f"the process of {page} died"
+        return json.loads(found)
 
-    return run
+    with process:
+        yield run
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Run the snippets of a page as a reader does who pastes it from top to bottom: in one namespace, in a new process.
 
-``python pages.py PAGE`` prints what became of each snippet, as JSON.
+``python pages.py`` reads paths of pages, one a line, and prints what became of each snippet of each, as JSON.
 """
 
 import ast
 import contextlib
+import importlib
 import json
+import multiprocessing
+import os
 import re
 import sys
 import traceback
@@ -13,6 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+# What takes longest to import. A forked process has these at once, and imports fastgae itself.
+LIBRARIES = ("duckdb", "gymnasium", "h5py", "matplotlib", "numba", "numpy", "pyarrow")
+CONTEXT = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -69,7 +75,24 @@ def bound(code: str) -> set[str]:
     return assigned(code) | imported
 
 
-if __name__ == "__main__":
+def send_outcomes(page: Path, connection: Any) -> None:
     with contextlib.redirect_stdout(sys.stderr):  # what snippets and their libraries print
-        found = outcomes(Path(sys.argv[1]))
-    print(json.dumps(found))
+        connection.send(outcomes(page))
+
+
+def main() -> None:
+    for library in LIBRARIES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
+    for line in sys.stdin:
+        receiving, sending = CONTEXT.Pipe(duplex=False)
+        process = CONTEXT.Process(target=send_outcomes, args=(Path(line.removesuffix("\n")), sending))
+        process.start()
+        sending.close()  # so that a process that dies ends the wait for what it sends
+        assert receiving.poll(600), f"{line} takes more than ten minutes"
+        print(json.dumps(receiving.recv()), flush=True)
+        process.join()
+
+
+if __name__ == "__main__":
+    main()

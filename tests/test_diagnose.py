@@ -1,6 +1,7 @@
 """Planted mistakes on real rollouts: each is found by its detector, and the correct rollout gives no finding."""
 
 import contextlib
+import functools
 import itertools
 import json
 from itertools import product
@@ -179,21 +180,27 @@ class PaysAtTheEnd(gymnasium.Wrapper):
         return observation, -100.0 if terminated else reward, terminated, truncated, info
 
 
-def calls_of(env_id, value, num_steps, count=1, mode="next_step", wrap=lambda envs: envs, **how):
-    """Yield the calls of successive rollouts of one training, with random actions."""
+@functools.cache
+def rollouts_of(env_id, num_steps, count=1, mode="next_step", wrap=lambda envs: envs, wrappers=()):
+    """Return successive rollouts of one training, with random actions. Tests share them."""
     options = {"autoreset_mode": gymnasium.vector.AutoresetMode[mode.upper()]}
-    envs = wrap(gymnasium.make_vec(env_id, 8, "sync", vector_kwargs=options, **how))
+    envs = wrap(gymnasium.make_vec(env_id, 8, "sync", vector_kwargs=options, wrappers=wrappers))
     envs.action_space.seed(0)
     with contextlib.closing(envs):
         rollouts = collect(envs, lambda _: envs.action_space.sample(), num_steps, seed=0)
-        yield from (rollout.arguments(value) for rollout in itertools.islice(rollouts, count))
+        return [*itertools.islice(rollouts, count)]
+
+
+def calls_of(env_id, value, *given, **how):
+    """Return the calls of these rollouts."""
+    return [rollout.arguments(value) for rollout in rollouts_of(env_id, *given, **how)]
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 def test_merged_dones_with_next_step(env_id):
     """Where the row after a done shows V of the final observation, a good V tells limits from ends."""
     for value, expected in ((fitted_value(env_id), ["terminated_by_limit"]), (random_value(env_id), [])):
-        (call,) = calls_of(env_id, value, 512, wrappers=[CutOff])
+        (call,) = calls_of(env_id, value, 512, wrappers=(CutOff,))
         assert detectors(call) == []
         mistakes.merged(call, None, value)
         assert detectors(call) == expected
@@ -226,6 +233,7 @@ def test_rewards_that_hold_the_bootstraps(env_id, num_steps):
     final, limit = call.pop("final_values"), call.pop("truncated")
     call["terminated"] = limit
     assert detectors(call) == ["truncation_as_termination"]
+    call["rewards"] = call["rewards"].copy()
     call["rewards"][limit] += 0.99 * final
     assert detectors(call) == []
 
@@ -235,7 +243,7 @@ def test_rewards_that_hold_the_bootstraps(env_id, num_steps):
 def test_a_large_reward_for_the_last_step_is_no_shifted_flag(mode, scale):
     """The TD error of an untrained critic is large there, and it is nearly 0 in the row of a reset."""
     value = lambda observations: scale * np.tanh(observations.sum(-1))  # noqa: E731
-    (call,) = calls_of("CartPole-v1", value, 256, mode=mode, wrappers=[PaysAtTheEnd])
+    (call,) = calls_of("CartPole-v1", value, 256, mode=mode, wrappers=(PaysAtTheEnd,))
     assert detectors(call) == []
 
 

@@ -1,5 +1,6 @@
 """Advantages relative to a group: against fractions, in every order, and with labels and tensors of every kind."""
 
+import functools
 import math
 from fractions import Fraction
 
@@ -35,20 +36,26 @@ def answers(kind, dtype, size=60, seed=0):
     return rewards, rng.integers(-3, 8, size) * 10**12, rng.random(size) < 0.9
 
 
+@functools.cache
+def mean_and_squares(numbers):
+    """Return the mean, and the sum of the squared differences from it, as fractions."""
+    exact = [Fraction(number) for number in numbers]
+    mean = sum(exact) / max(len(exact), 1)
+    return mean, sum((each - mean) ** 2 for each in exact)
+
+
 def by_definition(rewards, groups, mask, baseline, scale, ddof, eps):
     """Fractions, but for the root."""
-    result = np.zeros(len(rewards))
+    rewards, result = rewards.tolist(), np.zeros(len(rewards))
     for i in np.flatnonzero(mask):
         group = [j for j in np.flatnonzero(mask) if groups[j] == groups[i]]
-        used = [Fraction(float(rewards[j])) for j in group if j != i or baseline != "leave_one_out"]
-        mean = sum(used) / max(len(used), 1)
-        difference = Fraction(float(rewards[i])) - (0 if baseline == "none" else mean)
+        used = tuple(rewards[j] for j in group if j != i or baseline != "leave_one_out")
+        difference = Fraction(rewards[i]) - (0 if baseline == "none" else mean_and_squares(used)[0])
         if len(group) == 1 and baseline != "none":
             difference = Fraction(0)
         if scale == "batch":
-            used = [Fraction(float(reward)) for reward in rewards[mask]]
-            mean = sum(used) / len(used)
-        variance = sum((each - mean) ** 2 for each in used) / (len(used) - ddof) if len(used) > ddof else Fraction(0)
+            used = tuple(rewards[j] for j in np.flatnonzero(mask))
+        variance = mean_and_squares(used)[1] / (len(used) - ddof) if len(used) > ddof else Fraction(0)
         divided = scale != "none" and variance > 0
         result[i] = float(difference) / (float(variance) ** 0.5 + eps if divided else 1.0)
     return result

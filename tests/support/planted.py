@@ -52,8 +52,8 @@ def trained(env, mode="same_step"):
 @functools.cache
 def rollout(env, mode, at_random):
     """Return a real rollout, and a critic that was fitted to others of the same policy."""
-    act = None if at_random else trained(env)[0].act
-    return record(env, mode, 8, ENVS[env], 7, act), fitted_value(env, 100, act)
+    of = () if at_random else (trained(env)[0].act,)
+    return record(env, mode, 8, ENVS[env], 7, *of), fitted_value(env, *of)
 
 
 def planted(mistake, env):

@@ -12,6 +12,7 @@ from fastgae.cli import rollout
 from fastgae.compat.gymnasium import collect
 
 MODES = ("next_step", "same_step", "disabled")
+SEED = 100  # of rollouts that values are fitted to
 
 
 def _taxi():
@@ -99,20 +100,20 @@ def record(env_id, mode, num_envs, num_steps, seed, act=None):
 
 
 @functools.cache
-def fitted_value(env_id, seed=100, act=None):
+def fitted_value(env_id, act=None):
     """Return a value function fitted to the discounted returns of another rollout."""
     with contextlib.closing(rollout.make_envs(env_id, 8)) as envs:
-        data = next(collect(envs, act, 2048, seed=seed)) if act else rollout.collect(envs, 512, seed)
-    value = rollout.ValueFunction(data.observations, seed)
+        data = next(collect(envs, act, 2048, seed=SEED)) if act else rollout.collect(envs, 512, SEED)
+    value = rollout.ValueFunction(data.observations, SEED)
     value.fit(data, 0.99)
     return value
 
 
 @functools.cache
-def random_value(env_id, seed=100):
+def random_value(env_id):
     """Return a value function that was never trained."""
     with contextlib.closing(rollout.make_envs(env_id, 8)) as envs:
-        data = rollout.collect(envs, 64, seed)
-    value = rollout.ValueFunction(data.observations, seed)
-    value._weights = np.random.default_rng(seed).normal(size=value._weights.shape)
+        data = rollout.collect(envs, 64, SEED)
+    value = rollout.ValueFunction(data.observations, SEED)
+    value._weights = np.random.default_rng(SEED).normal(size=value._weights.shape)
     return value

@@ -3,6 +3,7 @@
 import importlib
 import re
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -175,7 +176,10 @@ def spy_on_pieces(monkeypatch):
     return told
 
 
-@pytest.mark.parametrize("bootstrap", ["last_values", "longer_values", "next_values", "final_dense"])
+LONG = [("f8", "last_values"), *product(["f4"], ("last_values", "longer_values", "next_values", "final_dense"))]
+
+
+@pytest.mark.parametrize(("dtype", "bootstrap"), LONG)
 def test_a_long_trajectory_is_computed_in_pieces(monkeypatch, dtype, bootstrap):
     told = spy_on_pieces(monkeypatch)
     for steps in (FEWEST_STEPS - 1, FEWEST_STEPS, FEWEST_STEPS + 1, FEWEST_STEPS + 4321):

@@ -67,11 +67,7 @@ def elsewhere(place):
     ("place", "error", "what"),
     [
         ("cuda:0", BackendUnavailableError, r"is an array on cuda:0, .* pip install '\.\[gpu\]' in a clone"),
-        (
-            "mps:0",
-            TypeError,
-            r"is on mps:0, and fastgae computes on the CPU and on GPUs of .*: pass \w+\.cpu\(\)",
-        ),
+        ("mps:0", TypeError, r"is on mps:0, and fastgae computes on the CPU and on GPUs of .*: pass \w+\.cpu\(\)"),
     ],
 )
 def test_devices_without_a_backend(name, place, error, what, monkeypatch):

@@ -59,12 +59,7 @@ class Recorded:
     def ended(self):
         """Return the answer where V' is known only behind truncated steps."""
         return fastgae.gae(
-            self.rewards,
-            self.values,
-            self.terminated,
-            self.truncated,
-            last_values=0.0,
-            final_values=self.next_values,
+            self.rewards, self.values, self.terminated, self.truncated, last_values=0.0, final_values=self.next_values
         )
 
 

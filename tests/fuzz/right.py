@@ -30,10 +30,7 @@ USUAL = (
     *("lambda_", "rho_clip", "c_clip", "advantage_clip", "leaky", "stop_gradients"),
 )
 # A call may have only one of each of these.
-EXCLUSIVE = (
-    ("returns_lambda", "tail_normalized", "last_advantages"),
-    ("carry_over", "tail_normalized", "normalize"),
-)
+EXCLUSIVE = (("returns_lambda", "tail_normalized", "last_advantages"), ("carry_over", "tail_normalized", "normalize"))
 # Without ``terminated`` each env is one sequence, and these have no meaning.
 OF_EPISODES = ("truncated", "final_values", "next_values", "autoreset", "prev_done")
 

@@ -17,10 +17,7 @@ from .compare import Hooked, flags, normal
 from .envs import Envs
 
 NETWORKS = {"MLP": {}, "LSTM": {"rnn": {"name": "lstm", "units": 8, "layers": 1}}}
-SPACES = {
-    "observation_space": Box(-np.inf, np.inf, (3,), np.float32),
-    "action_space": Box(-1.0, 1.0, (2,), np.float32),
-}
+SPACES = {"observation_space": Box(-np.inf, np.inf, (3,), np.float32), "action_space": Box(-1.0, 1.0, (2,), np.float32)}
 POLICY = {"mu_activation": "None", "sigma_activation": "None", "mu_init": {"name": "default"}, "fixed_sigma": True}
 POLICY["sigma_init"] = {"name": "const_initializer", "val": 0.0}
 RUN = {"name": "run", "env_name": "", "device": "cpu", "max_epochs": 3, "reward_shaper": {}, "env_info": SPACES}

@@ -452,10 +452,7 @@ def in_jax(jax):
     for changed, advice in (
         ({"gamma": 99}, "gamma must be in [0, 1], got 99.0; do you mean 0.99?"),
         ({"backend": "numpy"}, "JAX computes this call, and backend='numpy' does not: leave backend out"),
-        (
-            {"rewards": ONES},
-            "values is traced by JAX and has no numbers yet: call this outside of jax.jit, or",
-        ),
+        ({"rewards": ONES}, "values is traced by JAX and has no numbers yet: call this outside of jax.jit, or"),
         ({"out": (ONES, None)}, "out cannot be filled, because JAX arrays never change: leave it out"),
         ({"terminated": FLAGS, "truncated": FLAGS}, "pass final_values (V of the final observations), or next_values"),
         ({"last_values": np.ones(4)}, "expected one number, or rewards' shape with one step, (1, 3)"),

@@ -210,10 +210,7 @@ def test_vmap_is_one_call(name, monkeypatch):
 
 @pytest.mark.parametrize(
     ("function", "arguments", "name"),
-    [
-        (fastgae.vtrace, VTRACE, "rho_clip"),
-        (fastgae.normalize, {"advantages": CASE.rewards, "by": "per_env"}, "eps"),
-    ],
+    [(fastgae.vtrace, VTRACE, "rho_clip"), (fastgae.normalize, {"advantages": CASE.rewards, "by": "per_env"}, "eps")],
 )
 def test_vmap_over_a_number_of_the_whole_call(function, arguments, name):
     numbers = np.array([0.25, 0.5], np.float32)

@@ -8,7 +8,6 @@ import contextlib
 import importlib
 import json
 import multiprocessing
-import os
 import re
 import sys
 import traceback
@@ -16,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# What takes longest to import. A forked process has these at once, and imports fastgae itself.
+# What takes longest to import. A forked process, which is safe on Linux alone, has these at once; it imports fastgae.
 LIBRARIES = ("duckdb", "gymnasium", "h5py", "matplotlib", "numba", "numpy", "pyarrow")
-CONTEXT = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
+CONTEXT = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

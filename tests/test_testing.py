@@ -5,7 +5,6 @@ import re
 from functools import partial
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 
@@ -145,6 +144,7 @@ def test_what_is_no_gae_is_refused_and_settings_are_checked():
 
 def test_the_numbers_of_one_env_are_scalars():
     """Numba has another type for arrays without axes, and cannot take them in place of a value."""
+    numba = pytest.importorskip("numba")
 
     @numba.njit
     def loop(rewards, values, dones, next_value, gamma, lam):

@@ -124,6 +124,7 @@ def _fitted(roles: dict[str, str], said: Container[str]) -> dict[str, str] | Non
             if begins not in roles.values():
                 return None
     given = {*roles.values()}
+    # What a name can mean, and usually does not: its other meanings need more arguments beside them, or fewer.
     second = {role for name, role in roles.items() if name not in said and role != ROLES.get(name, (role,))[0]}
     if len(given) < len(roles) or len(given & OF_BOTH) > 1:
         return None

@@ -16,8 +16,6 @@ from support.backends import BACKENDS, ONE_TARGET
 from support.cases import BOOTSTRAPS, assert_same_bits, make_case
 
 ALL_BITS = np.arange(1 << 16, dtype=np.uint16)
-COMPILED = [name for name in BACKENDS if name.startswith("cpp")]
-NOT_NUMBA = [name for name in BACKENDS if name != "numba"]  # it would compile kernels for what all backends share
 NARROW = {"float16": lambda array: array.astype(np.float16), "bfloat16": upper_halves}
 
 
@@ -41,7 +39,7 @@ def test_every_backend_computes_in_the_modes_of_its_thread(python):
 
 def test_out_interleaved(backend, dtype):
     """Both outputs in one block, as fields side by side, and as rows in turn."""
-    case = make_case((17, 33), dtype, bootstrap="last_values")
+    case = make_case((17, 33), dtype)
     for block in (np.empty((17, 33, 2), dtype), np.empty((17, 2, 33), dtype).swapaxes(1, 2)):
         fastgae.gae(**case.arguments(), out=(block[..., 0], block[..., 1]), backend=backend)
         for i, right in enumerate(fastgae.gae(**case.arguments(), backend="numpy")):
@@ -71,7 +69,6 @@ def test_no_coefficient_outside_is_overlooked(backend, dtype):
 
 
 @pytest.mark.parametrize("bootstrap", BOOTSTRAPS)
-@pytest.mark.parametrize("backend", COMPILED)
 def test_short_envs(backend, dtype, bootstrap):
     """The compiled backend joins env-major ones, but must not where the last delta of one is -0."""
     for size, flags, gap, zero in product([(3, 700), (16, 130), (63, 65)], ("none", "random"), (0, 3), (False, True)):
@@ -103,7 +100,7 @@ def test_every_number_of_16_bits_goes_through_the_kernels(backend, kind, shape):
 
 
 @pytest.mark.parametrize("kind", NARROW)
-@pytest.mark.parametrize("backend", COMPILED)  # others widen by NumPy
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("cpp")])  # others widen by NumPy
 def test_threads_widen_all_inputs_of_16_bits(backend, kind):
     """Enough steps for two threads, which widen an odd number of them."""
     for bootstrap, time_axis in product(("longer_values", "next_values", "final_dense", "final_sparse"), (0, 1)):
@@ -154,7 +151,6 @@ def test_next_step_without_prev_done_warns_where_row_0_looks_like_a_reset_row(ba
         assert warned(other) == [], change
 
 
-@pytest.mark.parametrize("backend", NOT_NUMBA)
 def test_the_last_step_is_the_last_that_exists(backend):
     """discounted_returns needs no last value where each episode ends with it."""
     rewards, exists = np.ones((3, 2), np.float32), np.array([[1, 0], [1, 0], [0, 0]])
@@ -169,12 +165,11 @@ def test_the_last_step_is_the_last_that_exists(backend):
             fastgae.discounted_returns(rewards, without_end, mask=mask, backend=backend)
 
 
-@pytest.mark.parametrize("backend", NOT_NUMBA)
 def test_packed_coefficients_say_by_their_axes_what_they_are_of(backend):
     """There are as many sequences as steps here, because one of the sequences is empty."""
     rewards, values, starts = np.float32([1.0, 2.0]), np.ones(2, np.float32), np.array([0, 0, 2])
     lambdas = np.array([0.0, 0.5])
-    given = {"gamma": 1.0, "mask": values > 0, "backend": backend}
+    given = {"gamma": 1.0, "mask": values > 0, "backend": backend}  # another test compiles Numba's kernel with a mask
     per_step = fastgae.gae_packed(rewards, values, starts, gae_lambda=lambdas, **given)
     per_sequence = fastgae.gae_packed(rewards, values, starts, gae_lambda=lambdas[:, np.newaxis], **given)
     assert per_step.advantages.tolist() == [1.0, 1.0]

@@ -196,8 +196,15 @@ def test_two_mistakes_are_both_named():
     assert {*detectors(found)} == {"no_bootstrap", "no_trace"}
 
 
-def test_a_loop_that_is_right_for_few_steps_alone():
-    assert not identify(written({"    decay =": "    gae_lambda *= len(rewards) < 100\n    decay ="})).known
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"    decay =": "    gae_lambda *= len(rewards) < 100\n    decay ="},
+        {TRACE: "np.where(done | (t % 64 == 63), 0, advantage)"},
+    ],
+)
+def test_a_loop_that_is_right_for_few_steps_alone(changes):
+    assert not identify(written(changes)).known
 
 
 def test_the_tolerance():

@@ -12,7 +12,7 @@ import numpy as np
 from fastgae._call import Array
 
 SMALL = 512 * 1024  # bytes
-NO_ARRAYS = (type(None), bool, int, float, str)  # which takes a third of the time of isinstance to see
+SETTINGS = (type(None), bool, int, float, str)  # what a program can hold as text
 _enable_x64: Any = (jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")).enable_x64
 
 
@@ -139,7 +139,8 @@ def promoted(numbers: Iterable[object]) -> np.dtype[Any]:
 
 def computes(given: Iterable[object]) -> bool:
     """Return whether JAX computes with an array among these, and not NumPy: it is traced, or not on the CPU."""
-    arrays = [each for each in given if type(each) not in NO_ARRAYS and isinstance(each, jax.Array)]
+    # Most arguments are settings, and isinstance takes long to find out.
+    arrays = [each for each in given if type(each) not in SETTINGS and isinstance(each, jax.Array)]
     return not all(map(on_the_cpu, arrays))
 
 

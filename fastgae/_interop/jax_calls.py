@@ -15,6 +15,7 @@ from fastgae._call import ROLES, Array, GAEResult, Role
 from fastgae._interop import jax_xla
 from fastgae._interop.arrays import OnDevice, is_narrow, taken, widened
 from fastgae._interop.jax import (
+    SETTINGS,
     canonical,
     check_array,
     computes,
@@ -31,7 +32,6 @@ from fastgae._support import memory
 NOT_IN_PROGRAMS = ("backend", "out", "stop_gradients")
 NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
 ALIGNMENT = 64  # bytes; JAX copies memory that begins at any other address
-SETTINGS = (type(None), bool, int, float, str)  # what a program can hold as text
 
 
 def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

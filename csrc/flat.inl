@@ -88,21 +88,21 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
     if (s < runs.flags_begin) copy_flags<In, prefetches>(runs, bottom, s + Block::steps);
     const auto gamma = V::all(runs.gamma);
     for (Index group = 0; group < Block::groups; ++group) {
-        unrolled<Block::parts>([&](auto reversed) FASTGAE_INLINE_LAMBDA {
-            constexpr Index part = Block::parts - 1 - reversed;
+        unrolled<Block::parts>([&](int reversed) FASTGAE_INLINE_LAMBDA {
+            const Index part = Block::parts - 1 - reversed;
             const Index first_lane = group * V::width, from = s + part * V::width, flag = from - runs.flags_begin;
             const std::uint8_t* const terminated = runs.terminated[first_lane] + flag;
             const std::uint8_t* const truncated = runs.truncated[first_lane] + flag;
             auto* const gates = block.gates + part * Block::lanes + first_lane;
             Index k = first_lane * runs.stride + from;
             typename V::Type x[V::width];
-            unrolled<V::width>([&](auto i) FASTGAE_INLINE_LAMBDA {
-                constexpr Index copied = i * FlatRuns<Real>::copied;
+            unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA {
+                const Index copied = i * FlatRuns<Real>::copied;
                 const Pointers<Real> at = {
                     runs.at.rewards + k,     runs.at.values + k,
                     runs.at.next_values + k, In::final_values ? runs.at.final_values + k : nullptr,
                     terminated + copied,     truncated + copied};
-                if constexpr (prefetches && part == 0) {
+                if (prefetches && part == 0) {
                     prefetch_below(at.rewards, kFlatPrefetchBytes);
                     prefetch_below(at.values, kFlatPrefetchBytes);
                 }
@@ -112,7 +112,7 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
                 k += runs.stride;
             });
             V::transpose(x);
-            unrolled<V::width>([&](auto i) FASTGAE_INLINE_LAMBDA {
+            unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA {
                 V::store(block.numbers + (part * V::width + i) * Block::lanes + first_lane, x[i]);
             });
         });
@@ -127,12 +127,12 @@ void chain_flat(FlatBlock<Real>& block, FlatBlock<Real>& before, Real gamma_lamb
     constexpr int steps = Block::steps, groups = Block::groups;
     typename V::Type a[steps + distance][groups];
     const auto at = [&](Index k, Index group) { return block.numbers + k * Block::lanes + group * V::width; };
-    unrolled<distance * groups>([&](auto i) FASTGAE_INLINE_LAMBDA {
+    unrolled<distance * groups>([&](int i) FASTGAE_INLINE_LAMBDA {
         a[steps + i / groups][i % groups] = V::load(at(steps + i / groups, i % groups));
     });
-    unrolled<steps>([&](auto i) FASTGAE_INLINE_LAMBDA {
-        constexpr int k = steps - 1 - i;
-        unrolled<groups>([&](auto group) FASTGAE_INLINE_LAMBDA {
+    unrolled<steps>([&](int i) FASTGAE_INLINE_LAMBDA {
+        const int k = steps - 1 - i;
+        unrolled<groups>([&](int group) FASTGAE_INLINE_LAMBDA {
             const auto bits = V::load_bits(block.gates + k / V::width * Block::lanes + group * V::width);
             a[k][group] = advantage<V>(V::load(at(k, group)), V::bit(bits, k % V::width), V::all(gamma_lambda),
                                        a[k + distance][group]);
@@ -140,7 +140,7 @@ void chain_flat(FlatBlock<Real>& block, FlatBlock<Real>& before, Real gamma_lamb
         });
     });
     unrolled<distance * groups>(
-        [&](auto i) FASTGAE_INLINE_LAMBDA { V::store(before.following() + i * V::width, a[i / groups][i % groups]); });
+        [&](int i) FASTGAE_INLINE_LAMBDA { V::store(before.following() + i * V::width, a[i / groups][i % groups]); });
 }
 
 // Stream returns whose lines do not begin at the same elements as the lines of the advantages. Each line holds elements
@@ -171,18 +171,18 @@ void write_flat(FlatRuns<Real>& runs, Index bottom, Index s, Index top, const Fl
                          FASTGAE_INLINE_LAMBDA { streamed ? V::stream(to, x) : V::store(to, x); };
     for (Index group = 0; group < Block::groups; ++group) {
         typename V::Type x[Block::parts][V::width];
-        unrolled<Block::parts>([&](auto part) FASTGAE_INLINE_LAMBDA {
-            unrolled<V::width>([&](auto k) FASTGAE_INLINE_LAMBDA {
+        unrolled<Block::parts>([&](int part) FASTGAE_INLINE_LAMBDA {
+            unrolled<V::width>([&](int k) FASTGAE_INLINE_LAMBDA {
                 x[part][k] = V::load(block.numbers + (part * V::width + k) * Block::lanes + group * V::width);
             });
             V::transpose(x[part]);
         });
         const auto for_each_vector = [&](const auto& body) FASTGAE_INLINE_LAMBDA {
             Index k = group * V::width * runs.stride + s;
-            unrolled<V::width>([&](auto lane) FASTGAE_INLINE_LAMBDA {
+            unrolled<V::width>([&](int lane) FASTGAE_INLINE_LAMBDA {
                 Real* const line = runs.lines[group * V::width + lane];
-                unrolled<Block::parts>([&](auto part) FASTGAE_INLINE_LAMBDA {
-                    constexpr Index from = part * V::width;
+                unrolled<Block::parts>([&](int part) FASTGAE_INLINE_LAMBDA {
+                    const Index from = part * V::width;
                     body(x[part][lane], k + from, line + from);
                 });
                 k += runs.stride;

@@ -38,7 +38,7 @@ FASTGAE_INLINE void for_each_vector(Index first, Index last, const Body& body) {
     Index n = last;
     while (n - first >= kLine<Real>) {
         n -= kLine<Real>;
-        unrolled<kLine<Real> / V::width>([&](auto k) FASTGAE_INLINE_LAMBDA { body(V(), n + k * V::width); });
+        unrolled<kLine<Real> / V::width>([&](int k) FASTGAE_INLINE_LAMBDA { body(V(), n + k * V::width); });
     }
     if constexpr (V::width < kLine<Real>)
         while (n - first >= V::width) body(V(), n -= V::width);
@@ -72,7 +72,7 @@ FASTGAE_INLINE void stream(Real* to, const Real* a, const Real* values, Index fi
     const auto single = [&](Index i) { to[i] = add_values ? a[i] + values[i] : a[i]; };
     for (const Index line = first + to_line(to + first); first < last && first < line; ++first) single(first);
     for (; first + kLine<Real> <= last; first += kLine<Real>) {
-        unrolled<kLine<Real> / V::width>([&](auto k) {
+        unrolled<kLine<Real> / V::width>([&](int k) FASTGAE_INLINE_LAMBDA {
             const Index i = first + k * V::width;
             auto x = V::load(a + i);
             if constexpr (add_values) x = x + V::load(values + i);

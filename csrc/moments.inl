@@ -22,7 +22,7 @@ FASTGAE_INLINE void add_to_sums(const MaskedMatrix<Real>& of, Index t, Index fir
         typename V::Type center{};
         if constexpr (centered) center = V::load(of.center + n);
         auto total = V::load(sums + n);
-        unrolled<rows>([&](auto k) FASTGAE_INLINE_LAMBDA {
+        unrolled<rows>([&](int k) FASTGAE_INLINE_LAMBDA {
             const std::uint8_t* const mask = masked ? of.mask.at(t + k, n) : nullptr;
             total = total + moment_term<V, masked, centered>(of.matrix.at(t + k, n), mask, center);
         });
@@ -71,21 +71,21 @@ FASTGAE_INLINE void sum_blocks(const MaskedMatrix<Real>& of, Index block, double
         center[i] = V::all(centered ? of.center[at[i].env] : 0.0);
         steps = std::min(steps, at[i].steps);
     }
-    unrolled<groups>([&](auto g) FASTGAE_INLINE_LAMBDA { total[g] = V::all(0); });
+    unrolled<groups>([&](int g) FASTGAE_INLINE_LAMBDA { total[g] = V::all(0); });
     Index k = 0;
     for (; k + V::width <= steps; k += V::width) {
-        unrolled<groups>([&](auto g) FASTGAE_INLINE_LAMBDA {
+        unrolled<groups>([&](int g) FASTGAE_INLINE_LAMBDA {
             typename V::Type terms[V::width];
-            unrolled<V::width>([&](auto j) FASTGAE_INLINE_LAMBDA {
-                constexpr int i = g * V::width + j;
+            unrolled<V::width>([&](int j) FASTGAE_INLINE_LAMBDA {
+                const int i = g * V::width + j;
                 terms[j] = moment_term<V, masked, centered>(x[i] + k, mask[i] + k, center[i]);
             });
             V::transpose(terms);
-            unrolled<V::width>([&](auto j) FASTGAE_INLINE_LAMBDA { total[g] = total[g] + terms[j]; });
+            unrolled<V::width>([&](int j) FASTGAE_INLINE_LAMBDA { total[g] = total[g] + terms[j]; });
         });
     }
     alignas(64) double totals[count];
-    unrolled<groups>([&](auto g) FASTGAE_INLINE_LAMBDA { V::store(totals + g * V::width, total[g]); });
+    unrolled<groups>([&](int g) FASTGAE_INLINE_LAMBDA { V::store(totals + g * V::width, total[g]); });
     for (int i = 0; i < count; ++i) {
         const double shift = centered ? of.center[at[i].env] : 0.0;
         for (Index rest = k; rest < at[i].steps; ++rest)
@@ -132,11 +132,11 @@ FASTGAE_INLINE void rescale_rows(const MaskedMatrix<Real>& of, Index t, Index fi
         const auto center = V::load(of.center + n), scale = V::load(of.scale + n);
         // All are loaded before the first is stored: rows 4 KiB apart look like one to the CPU.
         typename V::Type x[rows];
-        unrolled<rows>([&](auto k) FASTGAE_INLINE_LAMBDA {
+        unrolled<rows>([&](int k) FASTGAE_INLINE_LAMBDA {
             const std::uint8_t* const mask = masked ? of.mask.at(t + k, n) : nullptr;
             x[k] = rescaled<V, masked>(of.matrix.at(t + k, n), mask, center, scale);
         });
-        unrolled<rows>([&](auto k) FASTGAE_INLINE_LAMBDA { V::store(of.matrix.at(t + k, n), x[k]); });
+        unrolled<rows>([&](int k) FASTGAE_INLINE_LAMBDA { V::store(of.matrix.at(t + k, n), x[k]); });
     });
 }
 

@@ -104,6 +104,8 @@ FASTGAE_INLINE typename V::Type advantage(typename V::Type delta, typename V::Ma
 template <class V, class Out, int count>
 FASTGAE_INLINE void store(typename V::Real* advantages, typename V::Real* returns, Index i,
                           const typename V::Type (&a)[count], const typename V::Type (&r)[count]) {
-    if constexpr (Out::advantages) unrolled<count>([&](auto k) { V::store(advantages + i + k * V::width, a[k]); });
-    if constexpr (Out::returns) unrolled<count>([&](auto k) { V::store(returns + i + k * V::width, r[k]); });
+    if constexpr (Out::advantages)
+        unrolled<count>([&](int k) FASTGAE_INLINE_LAMBDA { V::store(advantages + i + k * V::width, a[k]); });
+    if constexpr (Out::returns)
+        unrolled<count>([&](int k) FASTGAE_INLINE_LAMBDA { V::store(returns + i + k * V::width, r[k]); });
 }

@@ -18,38 +18,50 @@ struct Results {
     Real *advantages, *returns;
 };
 
+template <class V>
+struct RowVector {
+    typename V::Type advantages, returns;
+};
+
+// Compute the vector of one row that lies `offset` envs after env n, where the first vector of a block lies.
+template <class V, class In, class Known, class Real>
+FASTGAE_INLINE RowVector<V> row_vector(const Row<Real>& row, const Known& options, const Numbers<Real>& numbers,
+                                       const States<Real>& states, Index n, Index offset) {
+    const Index at = n + offset;
+    const auto factor = [&](Factor which) FASTGAE_INLINE_LAMBDA {
+        if (which == kRatio) return V::load(row.ratios + at);
+        if constexpr (Known::arrays) return V::load(row.coefficients[which] + (n & row.varies[which]) + offset);
+        return V::all(which == kGamma ? numbers.gamma : numbers.gamma_lambda);
+    };
+    const auto to_next_values = [&](auto next) FASTGAE_INLINE_LAMBDA {
+        if (!options.mask) return next;
+        Real* const passed = states.of(kNextValue) + at;
+        const auto value = V::select(V::zero_flags(row.mask_after + at), V::load(passed), next);
+        V::store(passed, value);
+        return value;
+    };
+    const Deltas<V> d = deltas<V, In>(row.at, at, factor(kGamma), to_next_values);
+    typename V::Mask skipped{};
+    if (options.mask) skipped = V::zero_flags(row.mask + at);
+    Carry<V> carry = load_carry<V>(options, states, at);
+    StepResults<V> results = step<V>(options, numbers.constants, d.delta, d.trace_open, skipped, factor, carry);
+    store_carry(options, carry, states, at);
+    if (options.blanks()) {  // a step that does not exist gets A = 0 and R = V
+        results.advantages = V::select(skipped, V::all(0), results.advantages);
+        results.returns_minus_values = V::select(skipped, V::all(Real(-0.0)), results.returns_minus_values);
+    }
+    return {results.advantages, results.returns_minus_values + d.values};
+}
+
 // Compute `count` vectors of one row, from env n on.
 template <class V, class In, class Out, int count, class Known, class Real>
 FASTGAE_INLINE void row_vectors(const Row<Real>& row, const Results<Real>& to, const Known& options,
                                 const Numbers<Real>& numbers, const States<Real>& states, Index n) {
     typename V::Type a[count], r[count];
-    unrolled<count>([&](auto k) FASTGAE_INLINE_LAMBDA {
-        const Index at = n + k * V::width;
-        const auto factor = [&](Factor which) FASTGAE_INLINE_LAMBDA {
-            if (which == kRatio) return V::load(row.ratios + at);
-            if constexpr (Known::arrays)
-                return V::load(row.coefficients[which] + (n & row.varies[which]) + k * V::width);
-            return V::all(which == kGamma ? numbers.gamma : numbers.gamma_lambda);
-        };
-        const auto to_next_values = [&](auto next) FASTGAE_INLINE_LAMBDA {
-            if (!options.mask) return next;
-            Real* const passed = states.of(kNextValue) + at;
-            const auto value = V::select(V::zero_flags(row.mask_after + at), V::load(passed), next);
-            V::store(passed, value);
-            return value;
-        };
-        const Deltas<V> d = deltas<V, In>(row.at, at, factor(kGamma), to_next_values);
-        typename V::Mask skipped{};
-        if (options.mask) skipped = V::zero_flags(row.mask + at);
-        Carry<V> carry = load_carry<V>(options, states, at);
-        StepResults<V> results = step<V>(options, numbers.constants, d.delta, d.trace_open, skipped, factor, carry);
-        store_carry(options, carry, states, at);
-        if (options.blanks()) {  // a step that does not exist gets A = 0 and R = V
-            results.advantages = V::select(skipped, V::all(0), results.advantages);
-            results.returns_minus_values = V::select(skipped, V::all(Real(-0.0)), results.returns_minus_values);
-        }
+    unrolled<count>([&](int k) FASTGAE_INLINE_LAMBDA {
+        const RowVector<V> results = row_vector<V, In>(row, options, numbers, states, n, k * V::width);
         a[k] = results.advantages;
-        r[k] = results.returns_minus_values + d.values;
+        r[k] = results.returns;
     });
     store<V, Out>(to.advantages, to.returns, n, a, r);
 }
@@ -109,8 +121,8 @@ struct RowCoefficients {
 
     void point(const CanonicalRollout<Real>& rollout, Index t, Index first, Row<Real>& row) {
         const bool last = t == rollout.steps - 1;
-        unrolled<kRatio>([&](auto which) {
-            const View<const Real>& factor = factor_of(rollout, Factor(int(which)));
+        unrolled<kRatio>([&](int which) FASTGAE_INLINE_LAMBDA {
+            const View<const Real>& factor = factor_of(rollout, Factor(which));
             if (!factor || !(last || factor.step)) return;
             row.varies[which] = -Index(factor.env != 0);
             row.coefficients[which] = factor.env ? factor.at(t, first) : repeated[which];
@@ -274,12 +286,12 @@ void short_rows(const CanonicalRollout<Real>& rollout, Index top, const Real* ca
     alignas(64) Real advantages[kShortRows * padded] = {}, returns[kShortRows * padded];
     std::memcpy(advantages, carry, envs * sizeof(Real));
     typename V::Type a[count];
-    unrolled<count>([&](auto k) { a[k] = V::load(advantages + k * V::width); });
+    unrolled<count>([&](int k) FASTGAE_INLINE_LAMBDA { a[k] = V::load(advantages + k * V::width); });
 
     for (Index bottom; top > 0; top = bottom) {
         bottom = top > kShortRows ? top - kShortRows : 0;
         for (Index t = top - 1; t >= bottom; --t) {
-            unrolled<count>([&](auto k) {
+            unrolled<count>([&](int k) FASTGAE_INLINE_LAMBDA {
                 const Index to = (t - bottom) * padded + k * V::width;
                 const Deltas<V> d = deltas<V, In>(at, t * envs + k * V::width, gamma);
                 a[k] = advantage<V>(d.delta, d.trace_open, gamma_lambda, a[k]);
@@ -290,7 +302,9 @@ void short_rows(const CanonicalRollout<Real>& rollout, Index top, const Real* ca
         const auto write = [&](const Real* rows, const View<Real>& to) {
             Index t = bottom;
             for (; t * envs + padded <= top * envs; ++t, rows += padded)
-                unrolled<count>([&](auto k) { V::store(to.at(t, k * V::width), V::load(rows + k * V::width)); });
+                unrolled<count>([&](int k) FASTGAE_INLINE_LAMBDA {
+                    V::store(to.at(t, k * V::width), V::load(rows + k * V::width));
+                });
             for (; t < top; ++t, rows += padded)
                 for (Index n = 0; n < envs; ++n) *to.at(t, n) = rows[n];
         };

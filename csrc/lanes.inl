@@ -218,16 +218,16 @@ void pass_values(const Tile<Real>& tile, Real* carries) {
         auto skipped = V::zero_flags(exists + i);
         for (Index k = tile.steps - V::width; k >= 0; k -= V::width) {
             typename V::Type x[V::width];
-            unrolled<V::width>([&](auto r) { x[r] = V::load(tile.row(i + r) + k); });
+            unrolled<V::width>([&](int r) FASTGAE_INLINE_LAMBDA { x[r] = V::load(tile.row(i + r) + k); });
             V::transpose(x);
             const auto bits = V::load_bits(tile.skipped + k * Tile<Real>::chains + i);
-            unrolled<V::width>([&](auto r) FASTGAE_INLINE_LAMBDA {
-                constexpr int step = V::width - 1 - r;
+            unrolled<V::width>([&](int r) FASTGAE_INLINE_LAMBDA {
+                const int step = V::width - 1 - r;
                 x[step] = carry = V::select(skipped, carry, x[step]);
                 skipped = V::bit(bits, step);
             });
             V::transpose(x);
-            unrolled<V::width>([&](auto r) { V::store(tile.row(i + r) + k, x[r]); });
+            unrolled<V::width>([&](int r) FASTGAE_INLINE_LAMBDA { V::store(tile.row(i + r) + k, x[r]); });
         }
         V::store(carries + i, carry);
     }
@@ -297,9 +297,9 @@ bool along_time(const CanonicalRollout<Real>& rollout, Factor which) {
 template <class V>
 FASTGAE_INLINE void transpose_block(typename V::Real* numbers, Index pitch) {
     typename V::Type x[V::width];
-    unrolled<V::width>([&](auto i) { x[i] = V::load(numbers + i * pitch); });
+    unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA { x[i] = V::load(numbers + i * pitch); });
     V::transpose(x);
-    unrolled<V::width>([&](auto i) { V::store(numbers + i * pitch, x[i]); });
+    unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA { V::store(numbers + i * pitch, x[i]); });
 }
 
 // The factors of `width` lanes. Those that vary along time lie in the tile; of the others there is one vector.
@@ -341,15 +341,15 @@ FASTGAE_INLINE Carry<V> chain(const Known& options, const Numbers<typename V::Re
     using T = Tile<typename V::Real>;
     auto* const returns_at = at + T::kReturns * T::array;
     typename V::Type x[V::width];
-    unrolled<V::width>([&](auto i) { x[i] = V::load(at + i * T::pitch); });
+    unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA { x[i] = V::load(at + i * T::pitch); });
     V::transpose(x);
     if constexpr (Known::arrays)
         factors.transpose(k);
     else if (options.ratios)
         transpose_block<V>(returns_at, T::pitch);
     const auto open = V::load_bits(gates), skipped = V::load_bits(gates + T::bits);  // see Tile::skipped
-    unrolled<V::width>([&](auto i) FASTGAE_INLINE_LAMBDA {
-        constexpr int s = V::width - 1 - i;
+    unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA {
+        const int s = V::width - 1 - i;
         const auto factor = [&](Factor which) FASTGAE_INLINE_LAMBDA {
             if constexpr (Known::arrays) return factors.get(which, k, s);
             return which == kRatio ? V::load(returns_at + s * T::pitch) : V::all(numbers.gamma_lambda);
@@ -360,7 +360,7 @@ FASTGAE_INLINE Carry<V> chain(const Known& options, const Numbers<typename V::Re
         if (options.separate()) V::store(returns_at + s * T::pitch, results.returns_minus_values);
     });
     V::transpose(x);
-    unrolled<V::width>([&](auto i) { V::store(at + i * T::pitch, x[i]); });
+    unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA { V::store(at + i * T::pitch, x[i]); });
     if (options.separate()) transpose_block<V>(returns_at, T::pitch);
     return carry;
 }
@@ -371,7 +371,7 @@ template <class V, class Out, bool blanks, int count, class Real>
 FASTGAE_INLINE void write_vectors(const Real* numbers, const Real* values, const std::uint8_t* mask, Real* advantages,
                                   Real* returns, Index k) {
     typename V::Type a[count], r[count];
-    unrolled<count>([&](auto i) {
+    unrolled<count>([&](int i) FASTGAE_INLINE_LAMBDA {
         const Index at = k + i * V::width;
         r[i] = V::load(values + at);
         a[i] = V::load(numbers + at);
@@ -382,7 +382,7 @@ FASTGAE_INLINE void write_vectors(const Real* numbers, const Real* values, const
     });
     store<V, Outputs<Out::advantages, false>>(advantages, returns, k, a, r);
     // Before that store, compilers load the advantages a second time in place of keeping them (30 % slower in cache).
-    if constexpr (!blanks) unrolled<count>([&](auto i) { r[i] = a[i] + r[i]; });
+    if constexpr (!blanks) unrolled<count>([&](int i) FASTGAE_INLINE_LAMBDA { r[i] = a[i] + r[i]; });
     store<V, Outputs<false, Out::returns>>(advantages, returns, k, a, r);
 }
 
@@ -488,7 +488,7 @@ private:
         const auto flags = [&](const View<const std::uint8_t>& view) { add(view, flags_, flag_count_); };
         numbers(rollout_.rewards), numbers(rollout_.values);
         if (has_own_next_values(rollout_)) numbers(rollout_.next_values);
-        unrolled<kFactors>([&](auto which) { numbers(factor_of(rollout_, Factor(int(which)))); });
+        unrolled<kFactors>([&](int which) FASTGAE_INLINE_LAMBDA { numbers(factor_of(rollout_, Factor(which))); });
         flags(rollout_.terminated), flags(rollout_.truncated), flags(rollout_.mask);
     }
 
@@ -521,7 +521,7 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
     Real* const row = tile.row(0);
     const auto* const gates = tile.gates;
     Carry<V> carries[chains];
-    unrolled<chains>([&](auto c) { carries[c] = load_carry<V>(options, states, c * V::width); });
+    unrolled<chains>([&](int c) FASTGAE_INLINE_LAMBDA { carries[c] = load_carry<V>(options, states, c * V::width); });
     LaneFactors<V> factors[chains];
     for (int c = 0; Known::arrays && c < chains; ++c) factors[c].point(tile, c * V::width);
 
@@ -542,7 +542,7 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
                                  next_end - next, level);
         for (Index k = tile.steps - V::width; k >= 0; k -= V::width) {
             fetch(T::lanes * V::width / kLine<Real>);
-            const auto link = [&](auto c) FASTGAE_INLINE_LAMBDA {
+            const auto link = [&](int c) FASTGAE_INLINE_LAMBDA {
                 carries[c] = chain(options, numbers, factors[c], k, row + c * V::width * T::pitch + k,
                                    gates + k * chains + c * V::width, carries[c]);
             };
@@ -560,7 +560,7 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
         if (options.separate() && rollout.returns) write(Outputs<false, true>(), T::kReturns);
         if (options.separate() && rollout.advantages) write(Outputs<true, false>(), T::kAdvantages);
     }
-    unrolled<chains>([&](auto c) { store_carry(options, carries[c], states, c * V::width); });
+    unrolled<chains>([&](int c) FASTGAE_INLINE_LAMBDA { store_carry(options, carries[c], states, c * V::width); });
 }
 
 template <class Real>

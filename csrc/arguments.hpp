@@ -62,8 +62,8 @@ constexpr bool is_setting(Argument place) {
            place == kTimeAxis || place == kOut || place == kN || place == kRecursion || place == kDeviation;
 }
 
-// The names of the recursions in fastgae._equation.arrays.RECURSIONS.
-constexpr const char* kRecursionNames[] = {"gae", "n_step_returns", "retrace", "upgo", "tree"};
+// The names of the recursions: those in fastgae._equation.arrays.RECURSIONS, and none.
+constexpr const char* kRecursionNames[] = {"gae", "n_step_returns", "retrace", "upgo", "tree", "none"};
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 

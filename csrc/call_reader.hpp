@@ -55,6 +55,7 @@ public:
         rollout_.recursion = call_.recursion;
         if (!read_steps(rewards_, rollout_.steps, rollout_.rewards)) return false;
         if (call_.recursion == Recursion::tree) return read_nodes() && read_mask() && read_coefficients();
+        if (call_.recursion == Recursion::none) return call_.normalize != Normalize::nothing && read_mask();
         return read_values() && read_flags() && read_mask() && read_coefficients() && read_last_advantages() &&
                read_ratios();
     }
@@ -63,7 +64,7 @@ public:
     bool read_outputs(const Operand& advantages, const Operand& returns) {
         if (!advantages.given && (!returns.given || call_.normalize != Normalize::nothing)) return false;
         return read_output(advantages, rollout_.advantages) && read_output(returns, rollout_.returns) &&
-               (call_.checked || overlap_nothing(advantages.bytes(), returns.bytes()));
+               (call_.checked || overlap_nothing(advantages.bytes(), returns.bytes(), is_in_place(advantages)));
     }
 
     // Multiply the coefficients; false: declined, because one is not in [0, 1].
@@ -423,10 +424,16 @@ private:
                                   : rollout_.steps == 1 || std::abs(view.step) >= rollout_.envs;
     }
 
-    // Return whether the outputs overlap neither each other nor an input.
-    bool overlap_nothing(const Bytes& advantages, const Bytes& returns) const {
+    // Return whether numbers that are only normalized are to take the place of the given ones.
+    bool is_in_place(const Operand& output) const {
+        return call_.recursion == Recursion::none && output.data == rewards_.data &&
+               std::equal(output.strides, output.strides + output.rank, rewards_.strides);
+    }
+
+    // Return whether the outputs overlap neither each other nor an input; `in_place`: but the rewards.
+    bool overlap_nothing(const Bytes& advantages, const Bytes& returns, bool in_place) const {
         for (const Operand& input : call_.operands) {
-            if (!input.data) continue;
+            if (!input.data || (in_place && &input == &rewards_)) continue;
             const Bytes read = input.bytes();
             if (read.overlap(advantages) || read.overlap(returns)) return false;
         }

@@ -42,7 +42,7 @@ bool fill(const Call& call, CallReader<Real>& reader, const Operand& advantages,
         n_step_returns(how.target, rollout, call.n, how.threads);
     else if (trees)
         trees->run();
-    else
+    else if (call.recursion != Recursion::none)
         redone = gae(how.target, rollout, how.threads);
     if (normalization) normalization->run(how.target, call.ddof, call.eps, how.threads);
     return true;

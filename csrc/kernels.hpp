@@ -29,8 +29,8 @@ struct View {
 // Numbers of a whole call that the step reads, in the order of CONSTANTS in fastgae/_call.py.
 enum Constant { kRhoClip, kCClip, kAdvantageClip, kLeaky, kConstants };
 
-// The recursions that kernels compute.
-enum class Recursion { gae, n_step_returns, retrace, upgo, tree };
+// The recursions that kernels compute; none: the advantages are the rewards, which are only normalized.
+enum class Recursion { gae, n_step_returns, retrace, upgo, tree, none };
 
 // A rollout with its options and its results. Coefficients are views: the view of one number for all steps has two
 // strides of 0. Along the axis where other views have stride 1, a coefficient has stride 1 or 0.
@@ -110,16 +110,21 @@ constexpr Index kScratchRows = 5;
 // Moments are sums of blocks of this many steps. Rounding depends on the number, so all backends use the same one.
 constexpr Index kMomentSteps = 128;
 
-// A matrix whose steps may be masked, to add up or to rescale. The kernels that sum it read center unless it is null,
-// and do not write to it; the kernel that rescales it reads both center and scale.
+// A matrix whose steps may be masked, to add up or to rescale. The kernels that sum it read center unless it is null;
+// the kernel that rescales it reads both center and scale, and writes to `rescaled`, which may be the matrix itself.
 template <class Real>
 struct MaskedMatrix {
     Index steps = 0, envs = 0;
     bool env_major = false;
-    View<Real> matrix;
+    View<const Real> matrix;
     View<const std::uint8_t> mask;   // optional: true where the step exists
     const double* center = nullptr;  // one number per env
     const double* scale = nullptr;   // one number per env
+    Index varies = -1;               // 0: all envs have the same center and scale, of which there is a vector
+    View<Real> rescaled = {};
+
+    // Return the address of the number of env n, behind which those of the next envs lie.
+    const double* in_env(const double* numbers, Index n) const { return numbers + (n & varies); }
 };
 
 // Env-major rollouts are cut at multiples of kBlockSteps.

@@ -20,7 +20,7 @@ FASTGAE_INLINE void add_to_sums(const MaskedMatrix<Real>& of, Index t, Index fir
     for_each_vector<double>(first, last, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
         typename V::Type center{};
-        if constexpr (centered) center = V::load(of.center + n);
+        if constexpr (centered) center = V::load(of.in_env(of.center, n));
         auto total = V::load(sums + n);
         unrolled<rows>([&](int k) FASTGAE_INLINE_LAMBDA {
             const std::uint8_t* const mask = masked ? of.mask.at(t + k, n) : nullptr;
@@ -68,7 +68,7 @@ FASTGAE_INLINE void sum_blocks(const MaskedMatrix<Real>& of, Index block, double
         at[i] = block_place(of, block + i);
         x[i] = of.matrix.at(at[i].t, at[i].env);
         mask[i] = masked ? of.mask.at(at[i].t, at[i].env) : nullptr;
-        center[i] = V::all(centered ? of.center[at[i].env] : 0.0);
+        center[i] = V::all(centered ? *of.in_env(of.center, at[i].env) : 0.0);
         steps = std::min(steps, at[i].steps);
     }
     unrolled<groups>([&](int g) FASTGAE_INLINE_LAMBDA { total[g] = V::all(0); });
@@ -87,7 +87,7 @@ FASTGAE_INLINE void sum_blocks(const MaskedMatrix<Real>& of, Index block, double
     alignas(64) double totals[count];
     unrolled<groups>([&](int g) FASTGAE_INLINE_LAMBDA { V::store(totals + g * V::width, total[g]); });
     for (int i = 0; i < count; ++i) {
-        const double shift = centered ? of.center[at[i].env] : 0.0;
+        const double shift = centered ? *of.in_env(of.center, at[i].env) : 0.0;
         for (Index rest = k; rest < at[i].steps; ++rest)
             totals[i] += moment_term<Single<double>, masked, centered>(x[i] + rest, mask[i] + rest, shift);
         sums[at[i].t / kMomentSteps * of.envs + at[i].env] = totals[i];
@@ -114,13 +114,12 @@ void block_sums(const MaskedMatrix<Real>& of, Index first, Index last, double* s
     });
 }
 
-// Return the rescaled numbers of one vector. A step that does not exist keeps its number.
+// Return the rescaled numbers of one vector, and 0 where a step does not exist.
 template <class V, bool masked, class Element>
 FASTGAE_INLINE typename V::Type rescaled(const Element* x, const std::uint8_t* mask, typename V::Type center,
                                          typename V::Type scale) {
-    const auto old = V::load(x);
-    const auto scaled = (old - center) * scale;
-    if constexpr (masked) return V::select(V::zero_flags(mask), old, scaled);
+    const auto scaled = (V::load(x) - center) * scale;
+    if constexpr (masked) return V::select(V::zero_flags(mask), V::all(0), scaled);
     return scaled;
 }
 
@@ -129,26 +128,27 @@ template <int rows, bool masked, class Real>
 FASTGAE_INLINE void rescale_rows(const MaskedMatrix<Real>& of, Index t, Index first, Index last) {
     for_each_vector<double>(first, last, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
-        const auto center = V::load(of.center + n), scale = V::load(of.scale + n);
+        const auto center = V::load(of.in_env(of.center, n)), scale = V::load(of.in_env(of.scale, n));
         // All are loaded before the first is stored: rows 4 KiB apart look like one to the CPU.
         typename V::Type x[rows];
         unrolled<rows>([&](int k) FASTGAE_INLINE_LAMBDA {
             const std::uint8_t* const mask = masked ? of.mask.at(t + k, n) : nullptr;
             x[k] = rescaled<V, masked>(of.matrix.at(t + k, n), mask, center, scale);
         });
-        unrolled<rows>([&](int k) FASTGAE_INLINE_LAMBDA { V::store(of.matrix.at(t + k, n), x[k]); });
+        unrolled<rows>([&](int k) FASTGAE_INLINE_LAMBDA { V::store(of.rescaled.at(t + k, n), x[k]); });
     });
 }
 
 // Rescale one block of an env-major matrix.
 template <bool masked, class Real>
 FASTGAE_INLINE void rescale_block(const MaskedMatrix<Real>& of, const BlockPlace& at) {
-    Real* const x = of.matrix.at(at.t, at.env);
+    const Real* const x = of.matrix.at(at.t, at.env);
+    Real* const to = of.rescaled.at(at.t, at.env);
     const std::uint8_t* const mask = masked ? of.mask.at(at.t, at.env) : nullptr;
     for_each_vector<double>(0, at.steps, [&](auto v, Index k) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
-        const auto center = V::all(of.center[at.env]), scale = V::all(of.scale[at.env]);
-        V::store(x + k, rescaled<V, masked>(x + k, mask + k, center, scale));
+        const auto center = V::all(*of.in_env(of.center, at.env)), scale = V::all(*of.in_env(of.scale, at.env));
+        V::store(to + k, rescaled<V, masked>(x + k, mask + k, center, scale));
     });
 }
 

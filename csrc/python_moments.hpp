@@ -30,7 +30,8 @@ public:
         moments.steps = matrix.shape[0];
         moments.envs = matrix.shape[1];
         moments.env_major = moments.envs == 1 || stride_of<Real>(matrix, 1) != 1;
-        moments.matrix = matrix_of<Real>(matrix, "matrix");
+        moments.matrix = matrix_of<const Real>(matrix, "matrix");
+        if (matrix.writeable) moments.rescaled = matrix_of<Real>(matrix, "matrix");
         if (!mask.is_none()) moments.mask = matrix_of<const std::uint8_t>(operand_of(mask.ptr(), true), "mask");
     }
 
@@ -101,7 +102,7 @@ inline void rescale_of(const py::object& matrix, const py::object& mask, const p
 
 inline py::tuple exact_sums_of(const py::object& matrix, const py::object& mask) {
     return with_moments(matrix, mask, [](const auto& reader) {
-        using Sums = ExactSums<std::remove_pointer_t<decltype(reader.moments.matrix.data)>>;
+        using Sums = ExactSums<std::remove_pointer_t<decltype(reader.moments.rescaled.data)>>;
         Sums sums;
         py::array_t<std::int64_t> bins({Sums::exponents, Index(Sums::Format::digits)});
         std::int64_t* const to = bins.mutable_data();

@@ -167,6 +167,27 @@ def test_normalize_with_its_mask_in_the_memory_of_out(backend):
 
 
 @pytest.mark.parametrize("backend", ONE_TARGET)
+def test_normalize_in_the_memory_of_its_numbers(backend):
+    numbers = np.random.default_rng(1).normal(size=(6, 6)).astype(np.float32)
+    for place in (
+        lambda memory: (memory, memory),
+        lambda memory: (memory, memory.T),
+        lambda memory: (memory.reshape(12, 3)[:6], memory[:, :3]),
+        lambda memory: (memory[:, :3], memory.reshape(12, 3)[:6]),
+        lambda memory: (memory[:5], memory[1:]),
+        lambda memory: (memory[1:], memory[:5]),
+        lambda memory: (memory.view(np.float16)[:, :6], memory),
+        lambda memory: (memory.view(np.float16)[::2, ::2], memory[::2]),
+    ):
+        given, out = place(numbers.copy())
+        given[...] = numbers[: len(given), : given.shape[1]]
+        mask = given > -1
+        expected = fastgae.normalize(given.copy(), mask, backend="numpy")
+        assert fastgae.normalize(given, mask, out=out, backend=backend) is out
+        assert_same_bits(out, expected)
+
+
+@pytest.mark.parametrize("backend", ONE_TARGET)
 def test_out_of_a_subclass_whose_methods_give_other_shapes(backend):
     """``np.matrix`` has two dimensions, whatever is asked of it. Nothing is written beside it."""
     case = make_case((4, 2), np.float32, bootstrap="last_values")

@@ -117,6 +117,15 @@ def test_small_calls_take_the_short_cut(kind, dtype, monkeypatch):
 
 
 @needs_cpp
+def test_normalize_in_place_takes_the_short_cut(dtype, monkeypatch):
+    numbers = np.random.default_rng(2).normal(size=(300, 200)).astype(dtype)
+    expected = long_way(fastgae.normalize, {"advantages": numbers})
+    monkeypatch.setattr("fastgae.estimators.normalize.in_place", None)
+    assert fastgae.normalize(numbers, out=numbers) is numbers
+    assert_same_bits(numbers, expected)
+
+
+@needs_cpp
 def test_time_between_two_axes(dtype):
     """The axes of envs merge in this memory, but final values come neither step by step nor env by env."""
     case = make_case((17, 6), dtype, bootstrap="final_dense")

@@ -40,7 +40,7 @@ def public(function: Function) -> Function:
         arguments.update(zip(parameters, positional, strict=False))
         return with_tensors(called, arguments | named)
 
-    called.__annotations__ = function.__annotations__  # from Python 3.14 on, wraps copies what makes them, if anything does
+    called.__annotations__ = function.__annotations__  # from Python 3.14 on, wraps copies only what makes them
     return called  # type: ignore[return-value]
 
 

@@ -21,8 +21,6 @@ from fastgae._support import memory, threads
 from fastgae._support.misnamed import NORMALIZE_ELSEWHERE
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Normalize, Numbers
 
-SMALL = 2**15  # for more numbers, a recursion takes longer than the checks that it saves
-
 
 @takes_tensors()
 @public
@@ -94,13 +92,11 @@ def normalize(
     array([-2.,  0.,  2.,  4.])
     """
     as_word("by", by, NORMALIZE, NORMALIZE_ELSEWHERE)
-    if type(advantages) is np.ndarray and advantages.size <= SMALL and mean is None and std is None:
+    if type(advantages) is np.ndarray and mean is None and std is None:
         chosen = dispatch.choose(backend, num_threads)
-        # Where every step ends an episode, advantages are the rewards.
-        ends = np.ones(advantages.shape, bool) if mask is None else mask
         call = Call(
-            advantages, ABSENT, ends, mask=mask, time_axis=time_axis, out=(NEW if out is None else out, None),
-            normalize=by, last_advantages=0.0, deviation=(ddof, eps),
+            advantages, ABSENT, mask=mask, time_axis=time_axis, out=(NEW if out is None else out, None),
+            normalize=by, recursion="none", deviation=(ddof, eps),
         )  # fmt: skip
         results = chosen.short_cut and chosen.short_cut(call, chosen.threads, chosen.target)
         if results is not None:

@@ -122,8 +122,9 @@ template <class Real>
 void count_moments(const char* what, Arrays<Real> arrays) {
     const std::vector<double> center(arrays.envs, 0.5), scale(arrays.envs, 2);
     std::vector<double> sums((arrays.steps / fastgae::kMomentSteps + 1) * arrays.envs);
-    const fastgae::MaskedMatrix<Real> all = {arrays.steps, arrays.envs,   arrays.env_major, arrays.view(arrays.rewards),
-                                             {},           center.data(), scale.data()};
+    const fastgae::MaskedMatrix<Real> all = {
+        arrays.steps, arrays.envs, arrays.env_major,           arrays.read(arrays.rewards), {}, center.data(),
+        scale.data(), -1,          arrays.view(arrays.rewards)};
     count(what, sizeof(Real), arrays.steps * arrays.envs, [&] {
         fastgae::block_sums(target(), all, 1, sums.data());
         fastgae::rescale(target(), all, 1);

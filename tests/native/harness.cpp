@@ -301,12 +301,20 @@ void check_moments(const fastgae::Target& target, const Problem& problem) {
     Matrix<std::uint8_t> mask(steps, envs, problem.env_major);
     matrix.fill([](Index, Index) { return number<Real>(); });
     mask.fill([](Index, Index) { return std::uint8_t(below(4) != 0); });
-    std::vector<double> center(envs), scale(envs), sums(blocks * envs);
-    for (Index n = 0; n < envs; ++n) center[n] = number<double>(), scale[n] = number<double>();
-    const bool masked = below(2), centered = below(2);
+    const Index numbers = std::max(envs, fastgae::kMaxLanes), varies = -Index(below(2));
+    std::vector<double> center(numbers), scale(numbers), sums(blocks * envs);
+    for (Index n = 0; n < numbers; ++n) {
+        const bool repeated = n && n < fastgae::kMaxLanes && !varies;  // the others must not be read then
+        center[n] = repeated ? center[0] : number<double>();
+        scale[n] = repeated ? scale[0] : number<double>();
+    }
+    const bool masked = below(2), centered = below(2), in_place = below(2);
     const View<const std::uint8_t> exists = masked ? mask.read() : View<const std::uint8_t>();
+    Matrix<Real> other(steps, envs, problem.env_major);
+    const View<Real> rescaled = in_place ? matrix.view : other.view;
     const double* const shift = centered ? center.data() : nullptr;
-    const fastgae::MaskedMatrix<Real> of = {steps, envs, problem.env_major, matrix.view, exists, shift, nullptr};
+    fastgae::MaskedMatrix<Real> of = {steps,        envs,   problem.env_major, matrix.read(), exists, shift,
+                                      scale.data(), varies, rescaled};
     fastgae::block_sums(target, of, problem.num_threads, sums.data());
     std::vector<Real> expected;
     bool right = true;
@@ -314,19 +322,18 @@ void check_moments(const fastgae::Target& target, const Problem& problem) {
         double sum = 0;
         for (Index t = 0; t < steps; ++t) {
             const Real x = *matrix.view.at(t, n);
-            const double term = centered ? (x - center[n]) * (x - center[n]) : x;
+            const double mean = center[n & varies], term = centered ? (x - mean) * (x - mean) : x;
             if (t % fastgae::kMomentSteps == 0) sum = 0;
             if (!masked || *mask.view.at(t, n)) sum += term;
             if (t + 1 == steps || (t + 1) % fastgae::kMomentSteps == 0)
                 right = right && same(sums[t / fastgae::kMomentSteps * envs + n], sum);
-            expected.push_back(!masked || *mask.view.at(t, n) ? static_cast<Real>((x - center[n]) * scale[n]) : x);
+            expected.push_back(!masked || *mask.view.at(t, n) ? static_cast<Real>((x - mean) * scale[n & varies]) : 0);
         }
     }
-    const fastgae::MaskedMatrix<Real> all = {steps,  envs,          problem.env_major, matrix.view,
-                                             exists, center.data(), scale.data()};
-    fastgae::rescale(target, all, problem.num_threads);
+    of.center = center.data();
+    fastgae::rescale(target, of, problem.num_threads);
     for (Index n = 0; n < envs; ++n)
-        for (Index t = 0; t < steps; ++t) right = right && same(*matrix.view.at(t, n), expected[n * steps + t]);
+        for (Index t = 0; t < steps; ++t) right = right && same(*rescaled.at(t, n), expected[n * steps + t]);
     if (!right) wrong<Real>(target, problem, "moments, masked", masked);
 }
 
@@ -346,7 +353,7 @@ void check_exact_sums(const fastgae::Target& target, const Problem& problem) {
     mask.fill([](Index, Index) { return std::uint8_t(below(4) != 0 ? 1 + below(255) : 0); });
     const bool masked = below(2);
     Sums sums;
-    sums.add({steps, envs, problem.env_major, matrix.view, masked ? mask.read() : View<const std::uint8_t>(), nullptr,
+    sums.add({steps, envs, problem.env_major, matrix.read(), masked ? mask.read() : View<const std::uint8_t>(), nullptr,
               nullptr});
 
     long long eighths = 0, squares = 0;

@@ -47,7 +47,7 @@ class Backend(Protocol):
     def rescale(
         self, matrix: Array, mask: Array | None, center: Array, scale: Array, num_threads: int, target: str | None
     ) -> None:
-        """Compute x = (x - center) scale for the steps in the mask, in float64 and in place."""
+        """Compute x = (x - center) scale for the steps in the mask, in float64 and in place. The others are 0."""
 
     def exact_sums(self, matrix: Array, mask: Array | None) -> tuple[Array, tuple[int, int, int, int]]:
         """Return (exponents, digits) int64 sums of the digits of the numbers in the mask (_equation/exact_sums.py).

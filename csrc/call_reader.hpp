@@ -424,7 +424,8 @@ private:
                                   : rollout_.steps == 1 || std::abs(view.step) >= rollout_.envs;
     }
 
-    // Return whether numbers that are only normalized are to take the place of the given ones.
+    // Return whether numbers that are only normalized are to take the place of the given ones, which are copied first
+    // if they have another dtype.
     bool is_in_place(const Operand& output) const {
         return call_.recursion == Recursion::none && output.data == rewards_.data &&
                std::equal(output.strides, output.strides + output.rank, rewards_.strides);

@@ -36,7 +36,7 @@ std::vector<double> existing_steps(const CanonicalRollout<Real>& rollout, bool p
     } else if (rollout.env_major) {
         for (Index i = 0; i < rows; ++i) counts[i] = static_cast<double>(count_trues(row(i), width));
     } else {
-        std::fill(counts.begin(), counts.end(), 0.0);
+        counts.assign(rollout.envs, 0.0);
         for (Index i = 0; i < rows; ++i)
             for (Index n = 0; n < width; ++n) counts[n] += row(i)[n] != 0;
     }

@@ -77,7 +77,7 @@ class Call(NamedTuple):
     carry_over: Setting = False
     cu_seqlens: Boundaries = None
     n: Setting = None
-    recursion: Setting = "gae"  # or another one of ``RECURSIONS`` in _equation/arrays.py
+    recursion: Setting = "gae"  # one of ``RECURSIONS`` in _equation/arrays.py; "none": A = r, in a short cut
     ratios: PerStep = None
     parents: Parents = None
     weights: Weights = None  # once checked, the share that each node has among its siblings

@@ -1,5 +1,4 @@
-"""Calls from several threads at once have the bits of calls from one. Where Python has no GIL, nothing else keeps them
-apart."""
+"""Calls from several threads at once have the bits of calls from one, also where no GIL keeps them apart."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor

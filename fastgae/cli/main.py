@@ -76,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
         # No abbreviations: --end may be meant for --ends, or for an option of a later version.
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **about)
         # From Python 3.15 on, argparse guesses too, but knows no words of others.
-        self.suggest_on_error = False  # type: ignore[attr-defined,unused-ignore]
+        self.suggest_on_error = False
 
     def error(self, message: str) -> NoReturn:
         """Print one line that names the option, without the usage, which would push it off the screen."""

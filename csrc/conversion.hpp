@@ -37,18 +37,15 @@ Bits reversed(Bits bits) {
     }
 }
 
-// Read one number, which may be unaligned and byte-swapped. A 16-bit number becomes a float.
-template <class From, bool swapped>
-auto load(const char* at) {
-    if constexpr (std::is_same_v<From, bool>) return *at != 0;  // a bool array can be made to hold other bytes than 1
-    BitsOf<From> bits;
-    std::memcpy(&bits, at, sizeof bits);
-    if constexpr (swapped) bits = reversed(bits);
-    const From number = with_bits_of<From>(bits);
-    if constexpr (is_narrow_float<From>)
-        return widened(number);
+// Return the number with these bits. A 16-bit number becomes a float.
+template <class From>
+auto number_of(BitsOf<From> bits) {
+    if constexpr (std::is_same_v<From, bool>)
+        return bits != 0;  // a bool array can be made to hold other bytes than 1
+    else if constexpr (is_narrow_float<From>)
+        return widened(with_bits_of<From>(bits));
     else
-        return number;
+        return with_bits_of<From>(bits);
 }
 
 // Return a number as a flag, and set a bit of `others` if it is neither 0 nor 1. Of these, only 1 has the lowest bit of
@@ -61,14 +58,31 @@ std::uint8_t flag_of(Number number, BitsOf<Number>& others) {
     return std::uint8_t(flag);
 }
 
-// Copy some numbers, or flags; false: these are not 0 or 1. Where the stride is a constant, too, compilers make vectors
-// of it.
-template <class From, bool swapped, Index count, class To, class Stride>
-bool copy_block(const char* from, Stride stride, To* to) {
-    using Number = decltype(load<From, swapped>(from));
+// Put numbers side by side that lie apart, or are byte-swapped. They may be unaligned.
+template <class Bits, bool swapped>
+void gather(const char* from, Index stride, Index count, char* to) {
+#if defined(__GNUC__)
+#pragma GCC unroll 4
+#endif
+    for (Index i = 0; i < count; ++i) {
+        Bits bits;
+        std::memcpy(&bits, from + i * stride, sizeof bits);
+        if constexpr (swapped) bits = reversed(bits);
+        std::memcpy(to + i * sizeof bits, &bits, sizeof bits);
+    }
+}
+
+// Copy some numbers that lie side by side, or flags; false: these are not 0 or 1. Compilers make vectors of it.
+template <class From, Index count, class To>
+bool copy_block(const char* from, To* to) {
+    using Number = decltype(number_of<From>(0));
     Number numbers[count];
     BitsOf<Number> others = 0;
-    for (Index i = 0; i < count; ++i) numbers[i] = load<From, swapped>(from + i * stride);
+    for (Index i = 0; i < count; ++i) {
+        BitsOf<From> bits;
+        std::memcpy(&bits, from + i * sizeof bits, sizeof bits);
+        numbers[i] = number_of<From>(bits);
+    }
     for (Index i = 0; i < count; ++i)
         if constexpr (type_of<To> == Type::flag)
             to[i] = flag_of(numbers[i], others);
@@ -77,46 +91,47 @@ bool copy_block(const char* from, Stride stride, To* to) {
     return !others;
 }
 
-// Copy the columns [first, last) of a grid; false: these are flags other than 0 and 1. A strip of columns at a time, so
-// that the cache lines of a transposed array are read once.
-template <class From, bool swapped, class To>
-bool copy_columns(const char* from, const Grid& grid, Index first, Index last, To* to) {
+// Copy any number of them.
+template <class From, class To>
+bool copy_dense(const char* from, Index count, To* to) {
     bool right = true;
-    const auto copy = [&](Index columns, auto stride) {
-        for (Index begin = first, end; begin < last; begin = end) {
-            end = std::min(begin + columns, last);
-            for (Index i = 0; i < grid.outer; ++i) {
-                const char* at = from + i * grid.outer_stride + begin * stride;
-                To *copied = to + i * grid.inner + begin, *const stop = to + i * grid.inner + end;
-                for (; stop - copied >= kBlock; copied += kBlock, at += kBlock * stride)
-                    right &= copy_block<From, swapped, kBlock>(at, stride, copied);
-                for (; copied != stop; ++copied, at += stride)
-                    right &= copy_block<From, swapped, 1>(at, stride, copied);
-            }
-        }
-    };
-    if (grid.inner_stride == sizeof(From))
-        copy(last - first, std::integral_constant<Index, sizeof(From)>());
-    else
-        copy(kCopiedColumns, grid.inner_stride);
+    Index i = 0;
+    for (; i + kBlock <= count; i += kBlock) right &= copy_block<From, kBlock>(from + i * sizeof(From), to + i);
+    for (; i < count; ++i) right &= copy_block<From, 1>(from + i * sizeof(From), to + i);
     return right;
 }
 
-// Copy an array as numbers or flags; false: declined, because it holds no numbers, or flags other than 0 and 1.
+// Copy the columns [first, last) of a grid; false: these are flags other than 0 and 1. Numbers that have to be gathered
+// are copied a strip of columns at a time, so that the cache lines of a transposed array are read once.
+template <class From, class To>
+bool copy_columns(const char* from, bool swapped, const Grid& grid, Index first, Index last, To* to) {
+    const bool dense = grid.inner_stride == sizeof(From) && !swapped;
+    const auto gathered = swapped ? gather<BitsOf<From>, true> : gather<BitsOf<From>, false>;
+    bool right = true;
+    for (Index begin = first, end; begin < last; begin = end) {
+        end = dense ? last : std::min(begin + kCopiedColumns, last);
+        for (Index i = 0; i < grid.outer; ++i) {
+            const char* const at = from + i * grid.outer_stride + begin * grid.inner_stride;
+            To* const copied = to + i * grid.inner + begin;
+            char strip[kCopiedColumns * sizeof(From)];
+            if (dense) {
+                right &= copy_dense<From>(at, end - begin, copied);
+            } else if constexpr (std::is_same_v<From, To> && type_of<To> != Type::flag) {
+                gathered(at, grid.inner_stride, end - begin, reinterpret_cast<char*>(copied));
+            } else {
+                gathered(at, grid.inner_stride, end - begin, strip);
+                right &= copy_dense<From>(strip, end - begin, copied);
+            }
+        }
+    }
+    return right;
+}
+
+// Return what copies the columns of arrays of a dtype, or null if it holds no numbers.
 template <class To>
-bool convert(const Operand& given, const Grid& grid, Index num_threads, To* to) {
-    const auto from = [&](auto any) {
-        using From = decltype(any);
-        std::atomic<bool> right{true};
-        const Spans spans(grid.inner, 64, useful_threads(num_threads, grid.outer, grid.inner));
-        spread(spans, [&](Index, Index first, Index last) {
-            if (!(given.swapped ? copy_columns<From, true>(given.data, grid, first, last, to)
-                                : copy_columns<From, false>(given.data, grid, first, last, to)))
-                right = false;
-        });
-        return bool(right);
-    };
-    switch (given.stored) {
+auto copier_of(Stored stored) {
+    const auto from = [](auto any) { return &copy_columns<decltype(any), To>; };
+    switch (stored) {
         case Stored::boolean: return from(bool());
         case Stored::i8: return from(std::int8_t());
         case Stored::u8: return from(std::uint8_t());
@@ -130,8 +145,21 @@ bool convert(const Operand& given, const Grid& grid, Index num_threads, To* to) 
         case Stored::f64: return from(double());
         case Stored::bf16: return from(BFloat16());
         case Stored::f16: return from(Float16());
-        default: return false;
+        default: return decltype(from(bool()))(nullptr);
     }
+}
+
+// Copy an array as numbers or flags; false: declined, because it holds no numbers, or flags other than 0 and 1.
+template <class To>
+bool convert(const Operand& given, const Grid& grid, Index num_threads, To* to) {
+    const auto copy = copier_of<To>(given.stored);
+    if (!copy) return false;
+    std::atomic<bool> right{true};
+    const Spans spans(grid.inner, 64, useful_threads(num_threads, grid.outer, grid.inner));
+    spread(spans, [&](Index, Index first, Index last) {
+        if (!copy(given.data, given.swapped, grid, first, last, to)) right = false;
+    });
+    return right;
 }
 
 // The memory of all copies of one call.

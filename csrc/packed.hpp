@@ -29,8 +29,11 @@ public:
             return false;
 
         const auto boundary = [&](Index i) -> std::int64_t {
-            const char* const at = boundaries.data + i * boundaries.strides[0];
-            return boundaries.stored == Stored::i32 ? load<std::int32_t, false>(at) : load<std::int64_t, false>(at);
+            const auto load = [&](auto number) -> std::int64_t {
+                std::memcpy(&number, boundaries.data + i * boundaries.strides[0], sizeof number);
+                return number;
+            };
+            return boundaries.stored == Stored::i32 ? load(std::int32_t()) : load(std::int64_t());
         };
         const char* const flags = given[kTerminated].data;
         terminated_.assign(total_, 0);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -26,18 +25,26 @@ struct Spans {
 // Call work(i, first, last) on every span i. The calling thread computes the last span, and all spans for which the
 // system gives no thread. Threads are spawned and joined in every call, so that fork stays safe and nothing outlives
 // the call. An exception cannot leave a thread, so `work` must neither throw nor allocate.
-template <class Work>
-void spread(const Spans& spans, const Work& work) {
+inline void spread(const Spans& spans, void (*call)(const void* work, Index i, Index first, Index last),
+                   const void* work) {
     std::vector<std::thread> threads;
     Index i = 0;
     try {
-        for (; i + 1 < spans.number; ++i)
-            threads.emplace_back(std::cref(work), i, i * spans.length, (i + 1) * spans.length);
+        for (; i + 1 < spans.number; ++i) threads.emplace_back(call, work, i, i * spans.length, (i + 1) * spans.length);
     } catch (const std::exception&) {
         // The system has no more threads, or no memory for one.
     }
-    work(i, i * spans.length, spans.count);
+    call(work, i, i * spans.length, spans.count);
     for (std::thread& thread : threads) thread.join();
+}
+
+// The threads know nothing of the type of `work`, so that what starts and joins them is compiled once.
+template <class Work>
+void spread(const Spans& spans, const Work& work) {
+    const auto call = [](const void* any, Index i, Index first, Index last) {
+        (*static_cast<const Work*>(any))(i, first, last);
+    };
+    spread(spans, call, &work);
 }
 
 // Uninitialised memory of `count` numbers for each thread. Every thread's part begins at a cache line.

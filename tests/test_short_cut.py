@@ -146,11 +146,12 @@ def test_large_calls_take_the_short_cut(kind, monkeypatch):
     arguments = {**rollout, "last_values": change(case.last_values), "num_threads": 2}
     with monkeypatch.context() as patch:
         assert_equal(fastgae.gae, arguments, patch)
-    for number in (2, -1, 0.5, np.nan) if kind == "plain" else ():
-        wrong = case.terminated.astype(np.float64)
+    wrong_flags = [np.uint8(2), np.int64(-1), np.float32(0.5), np.float64(np.nan)]
+    for number in wrong_flags if kind == "plain" or kind in MEMORY else ():
+        wrong = case.terminated.astype(number.dtype)
         wrong[149, 2000] = number
         with pytest.raises(ValueError, match=r"terminated must hold 0 or 1, got .* at index \(149, 2000\)"):
-            fastgae.gae(**{**arguments, "terminated": wrong})
+            fastgae.gae(**{**arguments, "terminated": change(wrong)})
 
 
 class AutoresetMode(enum.Enum):

@@ -10,7 +10,8 @@
 #endif
 #endif
 
-#if defined(__FAST_MATH__) || defined(_M_FP_FAST)
+// The x87 unit rounds to more digits than float and double have. 16 stands for a CPU that also computes with float16.
+#if defined(__FAST_MATH__) || defined(_M_FP_FAST) || (__FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16)
 #error "fastgae computes as IEEE 754 says: take what asks for other arithmetic out of CFLAGS and CXXFLAGS"
 #endif
 
@@ -18,6 +19,8 @@
 #if defined(_MSC_VER) && !defined(__clang__)
 #pragma fp_contract(off)
 #endif
+
+static_assert(sizeof(void*) == 8, "fastgae is compiled for 64-bit systems only; on others, NumPy computes");
 
 namespace fastgae {
 

@@ -93,7 +93,6 @@ public:
 
 private:
     Operand one(const Buffer& buffer, Index index, Strides& strides) const {
-        static_assert(sizeof(Index) == sizeof(std::int64_t), "shapes are read in place");
         Operand operand;
         operand.given = true;
         operand.stored = stored_as(buffer.dtype);

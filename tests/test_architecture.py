@@ -4,6 +4,7 @@ import ast
 import functools
 import graphlib
 import importlib
+import platform
 import re
 import shutil
 import subprocess
@@ -159,6 +160,17 @@ def test_unsafe_compiler_settings_of_the_caller_are_refused():
     for option, refused in (("-O2", False), ("-ffast-math", True), ("-Ofast", True)):
         done = subprocess.run([*command, option], capture_output=True, text=True)
         assert (done.returncode != 0) == ("IEEE 754" in done.stderr) == refused, option
+
+
+@pytest.mark.skipif(not shutil.which("g++") or sys.platform != "linux", reason="needs GCC")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the options are those of x86")
+def test_x87_and_32_bit_systems_are_refused():
+    """x87 rounds twice, and the kernels count in the integers of a 64-bit system."""
+    command = ["g++", "-std=c++17", "-fsyntax-only", "-x", "c++", str(CSRC / "architecture.hpp")]
+    for options, why in (("-mfpmath=387", "IEEE 754"), ("-m32", "64-bit"), ("-m32 -msse2 -mfpmath=sse", "64-bit")):
+        done = subprocess.run([*command, *options.split()], capture_output=True, text=True)
+        assert done.returncode, options
+        assert why in done.stderr, options
 
 
 @pytest.mark.parametrize("name", sorted({backend.partition(":")[0] for backend in BACKENDS}))

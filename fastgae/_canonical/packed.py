@@ -164,7 +164,7 @@ def _per_step(name: str, coefficient: Any, starts: Array) -> Any:
     given = as_array(name, coefficient) if isinstance(coefficient, list | tuple) else coefficient
     if not _is_per_sequence(name, given, len(starts) - 1, int(starts[-1])):
         return given
-    return np.repeat(as_unit_interval(name, given, _fits)[:, 0], np.diff(starts))
+    return np.repeat(as_unit_interval(name, given, _fits)[:, 0], np.diff(starts).astype(np.intp))
 
 
 def _is_per_sequence(name: str, given: Any, sequences: int, total: int) -> bool:

@@ -46,6 +46,7 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
         return call, {"last_values": last[0] if last else None, "parents": parents, "weights": weights}
     parents = parents.copy()  # another thread may change the array between this check and the recursion
     _check_parents(parents)
+    parents = parents.astype(np.intp, copy=False)  # as bincount takes them, which is narrower on a 32-bit system
     leaves = np.bincount(parents[parents >= 0], minlength=len(rewards)) == 0
     if (wrong := np.flatnonzero(terminated & ~leaves)).size:
         raise ValueError(

@@ -173,7 +173,7 @@ def _backend() -> str:
 def episode_lengths(ends: Array, exists: Array) -> Array:
     """Return the number of steps of each episode that ends, at the row of its end, and 0 elsewhere."""
     seen = np.cumsum(exists, 0)
-    lengths = np.zeros(ends.shape, np.int64)
+    lengths = np.zeros(ends.shape, np.intp)
     for n in range(ends.shape[1]):
         rows = np.flatnonzero(ends[:, n])
         lengths[rows, n] = np.diff(seen[rows, n], prepend=0)

@@ -89,7 +89,7 @@ def sums_by_numpy(matrix: Array, mask: Array | None) -> tuple[Array, tuple[int, 
         finite = existing[~(nans | infinite)]
         exponent, digits = digits_of(finite.view(given.bits).astype(np.int64), given)
         for column, digit in enumerate(digits):
-            bins[:, column] += np.bincount(exponent, digit, given.exponents).astype(np.int64)
+            bins[:, column] += np.bincount(exponent.astype(np.intp), digit, given.exponents).astype(np.int64)
     return bins, (int(counts[0]), int(counts[1]), int(counts[2]), int(counts[3]))
 
 
@@ -100,7 +100,7 @@ def digits_of(bits: Any, given: Format) -> tuple[Any, list[Any]]:
     """
     hidden = 1 << given.fraction_bits  # the first bit of every number that is not subnormal
     exponent = (bits >> given.fraction_bits) & (given.exponents - 1)
-    integer = (bits & (hidden - 1)) + hidden * (exponent != 0)
+    integer = (bits & (hidden - 1)) + hidden * exponent.clip(0, 1)
     number = [(integer >> DIGIT_BITS * i) & DIGIT for i in range(given.number_digits)]
     sign = 1 - 2 * (bits < 0)
     return exponent, [*(sign * digit for digit in number), *_squared(number)]

@@ -121,6 +121,7 @@ def group_advantages(
     flat = numbers.ravel()[kept].astype(np.float64)
     group, *trajectory = (numbered(name, each.ravel())[kept] for name, each in labels.items())
     counted = _firsts(flat, group, trajectory[0]) if trajectory else True
+    group = group.astype(np.intp, copy=False)  # as bincount takes it, which is narrower on a 32-bit system
     if not isinstance(subtracted, str):
         subtracted = np.broadcast_to(subtracted, frame.shape).ravel()[kept]
     result: Any = np.zeros_like(numbers, order="C")

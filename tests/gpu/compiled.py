@@ -55,7 +55,8 @@ def found_in_machine_code(binary, architecture):
                 f"--gpu-name={sm_arch_from_capability(architecture)}",
             ]
             subprocess.run([*assembler, f"{folder}/kernel.ptx", "-o", cubin], check=True)
-        sass = subprocess.run([TOOLS / "nvdisasm", "-c", cubin], check=True, capture_output=True, text=True).stdout
+        code = TOOLS / "nvdisasm", "-c", "--no-dataflow", cubin
+        sass = subprocess.run(code, check=True, capture_output=True, text=True).stdout
     assert "EXIT" in sass
     return IN_SASS.findall(sass)
 

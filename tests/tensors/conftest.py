@@ -12,6 +12,8 @@ import fastgae
 
 # Before JAX starts. Its arrays lie on the first device unless a test says otherwise.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+# With each error and each line of a program, JAX looks for files of its own among all frames.
+os.environ.update(JAX_TRACEBACK_FILTERING="off", JAX_TRACEBACK_IN_LOCATIONS_LIMIT="0")
 
 
 @pytest.fixture

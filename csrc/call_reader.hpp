@@ -358,8 +358,11 @@ private:
             neither(rollout_.terminated.at(t - 1, n), truncated, count, exists.at(t, n));
         };
         for (Index n = 0; n < envs; ++n) *exists.at(0, n) = !(before && *before.at(0, n));
+        const View<const std::uint8_t>&terminated = rollout_.terminated, &truncated = rollout_.truncated;
         if (env_major)
             for (Index n = 0; n < envs; ++n) fill(1, n, steps - 1);
+        else if (terminated.step == envs && (!truncated || truncated.step == envs))
+            fill(1, 0, (steps - 1) * envs);
         else
             for (Index t = 1; t < steps; ++t) fill(t, 0, envs);
         rollout_.mask = {exists.data, exists.step, exists.env};

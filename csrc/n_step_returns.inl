@@ -47,24 +47,29 @@ struct StepRun {
 };
 
 // A return of n steps is made from a return of n - 1 steps, that of the next step. Time-major, row t becomes one step
-// longer as soon as row t + 1 has as many steps as row t, so that n rows are in use at a time.
+// longer as soon as row t + 1 has as many steps as row t, so that n rows are in use at a time. An env in contiguous
+// memory, and short rows one after the other, become one step longer as a whole.
 template <class Real>
 void n_step_returns(const CanonicalRollout<Real>& given, Index n, Index first, Index last) {
     CanonicalRollout<Real> rollout = given;
     if (!rollout.truncated) rollout.truncated = rollout.terminated;
     const Index steps = rollout.steps;
-    if (!rollout.env_major) {
+    // The step after an element lies `distance` elements on.
+    const auto whole = [&](Index env, Index distance) {
+        StepRun<Real>(rollout, steps - 1, env, distance).after_one_step();
+        const StepRun<Real> others(rollout, 0, env, (steps - 1) * distance);
+        others.after_one_step();
+        for (Index pass = 1; pass < std::min(n, steps); ++pass) others.one_more(others.to + distance);
+    };
+    if (rollout.env_major) {
+        for (Index env = first; env < last; ++env) whole(env, 1);
+    } else if (rollout.envs <= kJoinedEnvs && rollout.has_numbers() && is_dense(rollout)) {
+        whole(0, rollout.envs);
+    } else {
         for (Index t = 0; t < steps; ++t) {
             StepRun<Real>(rollout, t, first, last - first).after_one_step();
             for (Index back = t - 1; back >= std::max<Index>(0, t - n + 1); --back)
                 StepRun<Real>(rollout, back, first, last - first).one_more(rollout.returns.at(back + 1, first));
         }
-        return;
-    }
-    for (Index env = first; env < last; ++env) {
-        StepRun<Real>(rollout, steps - 1, env, 1).after_one_step();
-        const StepRun<Real> others(rollout, 0, env, steps - 1);
-        others.after_one_step();
-        for (Index pass = 1; pass < std::min(n, steps); ++pass) others.one_more(others.to + 1);
     }
 }

@@ -129,7 +129,7 @@ class _Faults:
             if (name == "n" and (integer(value) or 0) < 1) or (name == "ddof" and (integer(value) or 0) < 0):
                 self.add(ValueError, name)
             if name in ("n", "ddof") and integer(value) is None:
-                self.add(ValueError, name)
+                self.add(TypeError if name == "n" and value is None else ValueError, name)
             if ROLES[name] is Role.CONSTANT or name == "eps":
                 amount = None if value is None else number(value, bools=False)
                 most = {"eps": 1.7e308, "leaky": 1.0}.get(name, math.inf)

@@ -353,12 +353,11 @@ private:
         exists_.resize(steps * envs);
         const bool env_major = rollout_.env_major;
         const View<std::uint8_t> exists = {exists_.data(), env_major ? 1 : envs, env_major ? steps : 1};
+        const View<const std::uint8_t>&terminated = rollout_.terminated, &truncated = rollout_.truncated;
         const auto fill = [&](Index t, Index n, Index count) {
-            const std::uint8_t* const truncated = rollout_.truncated ? rollout_.truncated.at(t - 1, n) : nullptr;
-            neither(rollout_.terminated.at(t - 1, n), truncated, count, exists.at(t, n));
+            neither(terminated.at(t - 1, n), truncated ? truncated.at(t - 1, n) : nullptr, count, exists.at(t, n));
         };
         for (Index n = 0; n < envs; ++n) *exists.at(0, n) = !(before && *before.at(0, n));
-        const View<const std::uint8_t>&terminated = rollout_.terminated, &truncated = rollout_.truncated;
         if (env_major)
             for (Index n = 0; n < envs; ++n) fill(1, n, steps - 1);
         else if (terminated.step == envs && (!truncated || truncated.step == envs))

@@ -22,9 +22,9 @@ struct Spans {
           number(count ? (count + length - 1) / length : 0) {}
 };
 
-// Call work(i, first, last) on every span i. The calling thread computes the last span, and all spans for which the
-// system gives no thread. Threads are spawned and joined in every call, so that fork stays safe and nothing outlives
-// the call. An exception cannot leave a thread, so `work` must neither throw nor allocate.
+// Call call(work, i, first, last) on every span i. The calling thread computes the last span, and all spans for which
+// the system gives no thread. Threads are spawned and joined in every call, so that fork stays safe and nothing
+// outlives the call. An exception cannot leave a thread, so `work` must neither throw nor allocate.
 inline void spread(const Spans& spans, void (*call)(const void* work, Index i, Index first, Index last),
                    const void* work) {
     std::vector<std::thread> threads;
@@ -38,7 +38,8 @@ inline void spread(const Spans& spans, void (*call)(const void* work, Index i, I
     for (std::thread& thread : threads) thread.join();
 }
 
-// The threads know nothing of the type of `work`, so that what starts and joins them is compiled once.
+// Call work(i, first, last) on every span i. The threads know nothing of its type, so that what starts and joins them
+// is compiled once.
 template <class Work>
 void spread(const Spans& spans, const Work& work) {
     const auto call = [](const void* any, Index i, Index first, Index last) {

@@ -111,9 +111,9 @@ def as_labels(name: str, given: Any, shape: tuple[int, ...]) -> Array:
 
 
 def numbered(name: str, labels: Array) -> Array:
-    """Return a small integer for each label, the same for labels that are equal in Python."""
+    """Return a small integer for each label, as bincount takes it, the same for labels that are equal in Python."""
     if not labels.size:
-        return np.zeros(0, np.int64)
+        return np.zeros(0, np.intp)
     if labels.dtype.kind in "USO":
         numbers: dict[Any, int] = {}
         objects = labels.tolist()
@@ -121,14 +121,14 @@ def numbered(name: str, labels: Array) -> Array:
             if isinstance(label, float | np.floating) or is_tensor(label):  # tensors are equal to themselves only
                 raise TypeError(f"{name} has a label of type {type(label).__name__}: pass integers or strings")
         try:
-            return np.array([numbers.setdefault(label, len(numbers)) for label in objects], np.int64)
+            return np.array([numbers.setdefault(label, len(numbers)) for label in objects], np.intp)
         except Exception as error:  # an object's own __hash__ may raise anything
             raise TypeError(f"{name} has a label that cannot be hashed: pass integers or strings") from error
     if labels.dtype.kind not in "biu":
         raise TypeError(f"{name} has dtype {labels.dtype.type.__name__}; expected integers, strings or other labels")
     lowest, highest = int(labels.min()), int(labels.max())
     if highest - lowest <= 4 * labels.size and highest < 2**63:  # so few empty groups cost less than to sort the labels
-        return labels.astype(np.int64) - lowest
+        return (labels.astype(np.int64) - lowest).astype(np.intp, copy=False)
     return np.unique(labels, return_inverse=True)[1]
 
 

@@ -160,7 +160,7 @@ def compute_reinforce_plus_plus_baseline_outcome_advantage(
 def _by_group(rewards: Any, index: Any, alone: float = 1.0, **how: Any) -> Any:
     """Return the advantage of each response; ``alone`` times its reward if its group has no other."""
     scores = rewards.sum(axis=1)
-    group = numbered("index", index).astype(np.intp, copy=False)  # as bincount takes it
+    group = numbered("index", index)
     advantages = group_advantages(scores, group, **how)
     return np.where(np.bincount(group)[group] == 1, scores * alone, advantages)
 

@@ -121,7 +121,6 @@ def group_advantages(
     flat = numbers.ravel()[kept].astype(np.float64)
     group, *trajectory = (numbered(name, each.ravel())[kept] for name, each in labels.items())
     counted = _firsts(flat, group, trajectory[0]) if trajectory else True
-    group = group.astype(np.intp, copy=False)  # as bincount takes it, which is narrower on a 32-bit system
     if not isinstance(subtracted, str):
         subtracted = np.broadcast_to(subtracted, frame.shape).ravel()[kept]
     result: Any = np.zeros_like(numbers, order="C")
@@ -145,7 +144,7 @@ def _one_of(name: str, given: object, words: tuple[str, ...]) -> str:
 
 def _firsts(rewards: Array, group: Array, trajectory: Array) -> Array:
     """Return whether a sample is the first of its trajectory, after a check that all its samples have one reward."""
-    pairs = group * (trajectory.max(initial=0) + 1) + trajectory
+    pairs = group.astype(np.int64) * (trajectory.max(initial=0) + 1) + trajectory
     _, first, sample = np.unique(pairs, return_index=True, return_inverse=True)
     whole = rewards[first][sample]
     wrong = np.flatnonzero((whole != rewards) & ~(np.isnan(whole) & np.isnan(rewards)))

@@ -24,9 +24,7 @@ template <class Real>
 class CallReader {
 public:
     CallReader(const Call& call, Index num_threads, RecycledMemory& memory)
-        : call_(call), rewards_(call[kRewards]), threads_(num_threads), memory_(memory), copies_(num_threads, memory) {
-        one_.number = 1;
-    }
+        : call_(call), rewards_(call[kRewards]), threads_(num_threads), memory_(memory), copies_(num_threads, memory) {}
 
     CallReader(const CallReader&) = delete;  // views point into it
 
@@ -69,24 +67,26 @@ public:
 
     // Multiply the coefficients; false: declined, because one is not in [0, 1].
     bool make_coefficients() {
-        const Operand &gamma = call_[kGamma], &gae_lambda = call_[kGaeLambda], &returns_lambda = call_[kReturnsLambda];
         const Axes axes = {rewards_.rank, time_axis_, rollout_.env_major};
-        const auto inside = [&](const Operand& given) { return is_in_unit_interval(given, axes, threads_); };
-        const bool any_numbers = has_decays() && gae_lambda.type == kReal;
-        if (!call_.checked && !(inside(gamma) && (any_numbers || inside(gae_lambda)) &&
-                                (!returns_lambda.given || inside(returns_lambda))))
-            return false;
-        const auto multiply = [&](auto& product, const Operand& a, const Operand& b) {
-            return product(a, b, axes, threads_, memory_);
+        const auto read = [&](const Operand& given) { return Coefficient(given, axes, copies_); };
+        const auto inside = [&](const Coefficient& given) { return is_in_unit_interval(given, threads_); };
+        const Coefficient one, gamma = read(call_[kGamma]), gae_lambda = read(call_[kGaeLambda]);
+        const bool any_numbers = has_decays() && call_[kGaeLambda].type == kReal;
+        if (!call_.checked && !(inside(gamma) && (any_numbers || inside(gae_lambda)))) return false;
+        const auto multiply = [&](auto& product, const Coefficient& a, const Coefficient& b) {
+            return product(a, b, axes.env_major, threads_, memory_);
         };
-        rollout_.gammas = multiply(gammas_, gamma, one_);
+        rollout_.gammas = multiply(gammas_, gamma, one);
         rollout_.gamma_lambdas = multiply(gamma_lambdas_, gamma, gae_lambda);
-        if (returns_lambda.given)
+        if (call_[kReturnsLambda].given) {
+            const Coefficient returns_lambda = read(call_[kReturnsLambda]);
+            if (!call_.checked && !inside(returns_lambda)) return false;
             rollout_.returns_gamma_lambdas = multiply(returns_gamma_lambdas_, gamma, returns_lambda);
-        if (call_.tail_normalized) rollout_.tail_lambdas = multiply(tail_lambdas_, gae_lambda, one_);
+        }
+        if (call_.tail_normalized) rollout_.tail_lambdas = multiply(tail_lambdas_, gae_lambda, one);
         if (call_.recursion == Recursion::retrace) {
-            rollout_.wide_gammas = multiply(wide_gamma_, gamma, one_);
-            rollout_.wide_lambdas = multiply(wide_lambda_, gae_lambda, one_);
+            rollout_.wide_gammas = multiply(wide_gamma_, gamma, one);
+            rollout_.wide_lambdas = multiply(wide_lambda_, gae_lambda, one);
         }
         return true;
     }
@@ -456,7 +456,6 @@ private:
     const Operand* sparse_finals_ = nullptr;         // one final value per truncated step
     std::optional<RecycledBlock> finals_;
     std::vector<std::uint8_t> exists_;  // the mask without reset rows
-    Operand one_;
     Product<Real> gammas_, gamma_lambdas_, returns_gamma_lambdas_, tail_lambdas_;
     Product<double> wide_gamma_, wide_lambda_;  // of retrace, before any rounding
 };

@@ -13,13 +13,15 @@
 
 #include "arguments.hpp"
 #include "bits.hpp"
-#include "coefficients.hpp"
 #include "narrow_float.hpp"
 #include "recycled.hpp"
 #include "threads.hpp"
 #include "tuning.hpp"
 
 namespace fastgae {
+
+// Numbers of a loop whose length compilers know, so that they make vectors of it.
+constexpr Index kBlock = 16;
 
 // Elements along two axes: their number, and the bytes from one to the next.
 struct Grid {

@@ -25,7 +25,7 @@ def make_rollout(
     ``ends`` is the share of steps with each flag. ``bootstrap`` is "last_values", with ``terminated`` alone, or
     "next_values" or sparse "final_values", with ``truncated`` too. "cu_seqlens" gives packed sequences in place of an
     env, "parents" a tree, and "decay" the arguments of a reverse scan. ``extras`` are further arguments, each like
-    rewards; "gamma" has one number for each step of all envs.
+    rewards; "gamma" has one number for each step of all envs, and "discounts" are a gamma of each step, in float64.
     """
     rng = np.random.default_rng(seed)
     shape = (steps,) if envs == 1 else (envs, steps) if env_major else (steps, envs)
@@ -74,6 +74,8 @@ def make_rollout(
     if "gamma" in extras:
         each_step = (steps,) if envs == 1 else (1, steps) if env_major else (steps, 1)
         arguments["gamma"] = rng.random(each_step, np.float32)
+    if "discounts" in extras:
+        arguments["gamma"] = rng.random(shape)
     return arguments
 
 

@@ -21,6 +21,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
     **OPTIONS,
+    "discounts": {"extras": ("discounts",)},
     "returns_lambda": {"options": {"returns_lambda": 0.9}},
     "td_lambda": {"function": "td_lambda"},
     "discounted_returns": {"function": "discounted_returns", "without": ("values",)},

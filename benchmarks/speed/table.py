@@ -66,7 +66,7 @@ COUNTED_BY_DEFAULT = [
 COUNTED = [
     *(case("plain", *CACHED, env_major=env_major) for env_major in LAYOUTS),
     *(case("plain", *HALF, dtype="float64", env_major=env_major) for env_major in LAYOUTS),
-    *(case(name, *HALF) for name in OPTIONS),
+    *(case(name, *HALF) for name in (*OPTIONS, "discounts")),
     *(case(name, *HALF, env_major=True) for name in ("final_values", "mask", "V-trace", "normalize")),
     case("plain", 8192, 1, ends=0.0),
     case("plain", *MEMORY),  # the outputs are streamed past the caches

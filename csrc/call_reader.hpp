@@ -334,8 +334,6 @@ private:
 
     bool read_mask() {
         const Operand &mask = call_[kMask], &prev_done = call_[kPrevDone];
-        // The kernel of n steps knows no mask.
-        if (call_.recursion == Recursion::n_step_returns && (mask.given || call_.next_step)) return false;
         if (call_.carry_over && (call_.tail_normalized || call_.normalize != Normalize::nothing)) return false;
         rollout_.carry_over = call_.carry_over;
         if (call_.next_step) return !mask.given && find_reset_rows(prev_done);

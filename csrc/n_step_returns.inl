@@ -24,6 +24,16 @@ struct StepRun {
         return gamma_varies ? V::load(gammas + i) : V::all(*gammas);
     }
 
+    template <class V>
+    FASTGAE_INLINE typename V::Mask goes_on(Index i) const {
+        return V::both(V::zero_flags(at.terminated + i), V::zero_flags(at.truncated + i));
+    }
+
+    template <class V>
+    FASTGAE_INLINE typename V::Type longer(Index i, typename V::Type following) const {
+        return V::load(at.rewards + i) + gamma<V>(i) * following;
+    }
+
     void after_one_step() const {
         for_each_vector<Real>(0, count, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
             using V = decltype(v);
@@ -35,9 +45,7 @@ struct StepRun {
     void one_more(const Real* following) const {
         const auto add = [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
             using V = decltype(v);
-            const auto goes_on = V::both(V::zero_flags(at.terminated + i), V::zero_flags(at.truncated + i));
-            const auto longer = V::load(at.rewards + i) + gamma<V>(i) * V::load(following + i);
-            V::store(to + i, V::select(goes_on, longer, V::load(to + i)));
+            V::store(to + i, V::select(goes_on<V>(i), longer<V>(i, V::load(following + i)), V::load(to + i)));
         };
         using V = Vector<Real>;
         Index i = 0;
@@ -45,6 +53,41 @@ struct StepRun {
         for (; i < count; ++i) add(Single<Real>(), i);
     }
 };
+
+// The same where steps do not exist: a return of n steps leaves them out, and theirs is V. From the last step to the
+// first, the step before gets what it needs of the next step that exists: V' and then, pass by pass, a longer return.
+template <class Real>
+void n_step_returns_masked(const CanonicalRollout<Real>& rollout, Index n, Index first, Index count) {
+    alignas(64) Real next[kMaskedEnvs], exists_after[kMaskedEnvs];
+    for (Index i = 0; i < count; ++i) next[i] = *rollout.last_values.at(0, first + i);
+    for (Index pass = 0; pass < n; ++pass) {
+        std::fill_n(exists_after, count, Real(0));
+        for (Index t = rollout.steps - 1; t >= 0; --t) {
+            const StepRun<Real> run(rollout, t, first, count);
+            const std::uint8_t* const mask = rollout.mask.at(t, first);
+            for_each_vector<Real>(0, count, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
+                using V = decltype(v);
+                const auto skipped = V::zero_flags(mask + i);
+                const auto following = V::load(next + i);
+                const auto keep = [&](auto here) { V::store(next + i, V::select(skipped, following, here)); };
+                if (pass == 0) {
+                    const auto d = deltas<V, AnyInputs>(run.at, i, run.template gamma<V>(i), [&](auto own) {
+                        return rollout.mask_passes_values ? following : own;
+                    });
+                    V::store(run.to + i, V::select(skipped, d.values, d.one_step_return));
+                    return keep(d.values);
+                }
+                const auto goes_on =
+                    V::both(run.template goes_on<V>(i), V::at_least(V::load(exists_after + i), V::all(1)));
+                const auto shorter = V::load(run.to + i);
+                const auto longer = V::select(goes_on, run.template longer<V>(i, following), shorter);
+                V::store(run.to + i, V::select(skipped, shorter, longer));
+                V::store(exists_after + i, V::select(skipped, V::load(exists_after + i), V::all(1)));
+                keep(shorter);
+            });
+        }
+    }
+}
 
 // A return of n steps is made from a return of n - 1 steps, that of the next step. Time-major, row t becomes one step
 // longer as soon as row t + 1 has as many steps as row t, so that n rows are in use at a time. An env in contiguous
@@ -54,12 +97,18 @@ void n_step_returns(const CanonicalRollout<Real>& given, Index n, Index first, I
     CanonicalRollout<Real> rollout = given;
     if (!rollout.truncated) rollout.truncated = rollout.terminated;
     const Index steps = rollout.steps;
+    if (rollout.mask) {
+        const Index together = rollout.env_major ? 1 : kMaskedEnvs;
+        for (Index env = first; env < last; env += together)
+            n_step_returns_masked(rollout, n, env, std::min(together, last - env));
+        return;
+    }
     // The step after an element lies `distance` elements on.
     const auto whole = [&](Index env, Index distance) {
         StepRun<Real>(rollout, steps - 1, env, distance).after_one_step();
         const StepRun<Real> others(rollout, 0, env, (steps - 1) * distance);
         others.after_one_step();
-        for (Index pass = 1; pass < std::min(n, steps); ++pass) others.one_more(others.to + distance);
+        for (Index pass = 1; pass < n; ++pass) others.one_more(others.to + distance);
     };
     if (rollout.env_major) {
         for (Index env = first; env < last; ++env) whole(env, 1);

@@ -132,8 +132,7 @@ def without_short_cut(call: Call, chosen: dispatch.Chosen) -> GAEResult[Any]:
         # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
         own = tuple(None if array is None else memory.empty_like(array) for array in matrices.out)
         matrices = matrices._replace(out=own, normalize=None)
-    masked_n_steps = matrices.recursion == "n_step_returns" and matrices.mask is not None
-    if masked_n_steps or matrices.recursion not in module.RECURSIONS:
+    if matrices.recursion not in module.RECURSIONS:
         module, _ = dispatch.resolve_backend("numpy")  # which knows every recursion
     module.gae(matrices, *how)
     if normalize is not None:

@@ -41,7 +41,6 @@ def taken_by_the_short_cut(function, arguments):
     ranks = {name: given.ndim for name, given in arguments.items() if isinstance(given, np.ndarray)}
     whole = all(ranks[name] == first.ndim - (name in per_env) for name in ranks) and per_env <= ranks.keys()
     known = per_env or "values" in arguments  # otherwise Python looks for an env without an end
-    known = known and not (function is fastgae.n_step_returns and "mask" in arguments)  # the module does not
     known = known and not (function is fastgae.discounted_returns and "next_values" in arguments)
     flags = (arguments.get(name) for name in ("terminated", "truncated", "mask"))
     known = known and all(each.shape == first.shape for each in flags if isinstance(each, np.ndarray))

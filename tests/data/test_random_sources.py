@@ -409,7 +409,7 @@ def test_damaged_files(tmp_path, seed, form):
 def nan_reward(drawn, row):
     drawn.rewards = drawn.rewards.astype(np.float64)
     drawn.rewards[row] = np.nan
-    return "rewards is NaN"
+    return "rewards is NaN|rewards is missing"  # pandas writes each NaN as a missing value
 
 
 def infinite_value(drawn, row):
@@ -432,7 +432,8 @@ def early_end(drawn, row):
     drawn.ends = None
     drawn.terminated = np.zeros(drawn.rows, bool)
     drawn.next_values = np.full(drawn.rows, np.nan)
-    return "next_values is NaN|there is no value of the state after it|values is NaN in the state after this step"
+    without = "there is no value of the state after it|values is NaN in the state after this step"
+    return f"next_values is NaN|next_values is missing|{without}"
 
 
 def gap(drawn, row):

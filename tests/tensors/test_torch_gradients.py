@@ -16,7 +16,6 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize("name", KEEPING)
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # from torch itself
 def test_derivatives(name):
     for function, arguments in drawn(name, np.float64)[:4]:
         given = {each: torch.from_numpy(array) for each, array in arguments.items() if isinstance(array, np.ndarray)}

@@ -240,7 +240,7 @@ def log_of(folder: Any) -> str | None:
 
 def files_of(path: Path) -> list[Path]:
     """Return the file, or the log of a table, which changes whenever the rows of the table change."""
-    return sorted(filter(Path.is_file, path.glob(LOGS[DELTA]))) if path.is_dir() else [path]
+    return sorted(file for file in path.glob(LOGS[DELTA]) if file.is_file()) if path.is_dir() else [path]
 
 
 def logged(folder: Path, kind: str) -> DataError:

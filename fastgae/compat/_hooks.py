@@ -11,6 +11,8 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
+from fastgae._support.signatures import signature
+
 Function = Callable[..., Any]
 
 
@@ -174,5 +176,5 @@ def _read(owner: Any, name: str) -> Any:
 
 def _parameters(function: Function) -> list[str]:
     schema = getattr(function, "schema", None)  # of a function that torch.jit compiled, which has no signature
-    names = [each.name for each in schema.arguments] if schema else inspect.signature(function).parameters
+    names = [each.name for each in schema.arguments] if schema else signature(function).parameters
     return [name for name in names if name != "self"]

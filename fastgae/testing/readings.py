@@ -13,6 +13,7 @@ import numpy as np
 from fastgae._call import Array
 from fastgae._interop.libraries import LIBRARIES, on_the_cpu
 from fastgae._support.misnamed import GOING_ON, NAMES_ELSEWHERE
+from fastgae._support.signatures import annotations, signature
 from fastgae.testing.rollouts import FLAGS, Kind, Probe
 
 # What an argument may be -> its names. If a name is in several rows, all are tried, the first row first.
@@ -110,7 +111,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
             "advantages, or look at arrays with fastgae.diagnose"
         )
     try:
-        return inspect.signature(function).parameters
+        return signature(function).parameters
     except (TypeError, ValueError) as error:
         name = getattr(function, "__name__", type(function).__name__)
         raise TypeError(f"cannot tell the arguments of {name}: pass a lambda that calls it") from error
@@ -228,7 +229,7 @@ def libraries_of(function: Callable[..., Any]) -> list[str]:
         used.add(package := str(named).partition(".")[0])
         if (inspect.isfunction(each) or inspect.ismethod(each)) and package not in ("numpy", "fastgae", *LIBRARIES):
             found = inspect.getclosurevars(each)
-            names = (*found.globals.values(), *found.nonlocals.values(), *each.__annotations__.values())
+            names = (*found.globals.values(), *found.nonlocals.values(), *annotations(each).values())
             waiting += [one for one in names if all(one is not other for other in waiting)]
     loaded = [name for name in LIBRARIES if name in sys.modules]
     return [*(name for name in loaded if name in used), "numpy", *(name for name in loaded if name not in used)]
@@ -253,7 +254,7 @@ def called(function: Callable[..., Any], reading: Reading, rollout: Probe) -> Ou
     given = rollout.arguments(reading.longer_values, reading.longer_flags)
     passed = {name: converted(given[role], reading) for name, role in reading.roles.items()}
     before = {name: _array(each).copy() for name, each in passed.items()}
-    kinds = inspect.signature(function).parameters.values()
+    kinds = signature(function).parameters.values()
     named = dict(passed)
     positional = [named.pop(each.name) for each in kinds if each.kind is each.POSITIONAL_ONLY and each.name in named]
     result = function(*positional, **named)

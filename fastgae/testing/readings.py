@@ -4,6 +4,7 @@ import importlib
 import inspect
 import itertools
 import operator
+import re
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -50,6 +51,8 @@ for _role, _names in itertools.chain(_FLAGS.items(), _ELSEWHERE.items(), _SECOND
     for _name in (_role, *_names.split()):
         ROLES[_name] = tuple(dict.fromkeys((*ROLES.get(_name, ()), _role)))
 WORDS = sorted({role for roles in ROLES.values() for role in roles})
+# What people write around a name of two letters or more: batch_rewards, dones_list.
+AROUND = re.compile(r"^(all|b|batch|ep|mb)_(?=..)|(?<=..)_(arr|array|batch|buf|buffer|list|matrix|np|tensor)$")
 # What an argument is that others read otherwise, for the report.
 NOTES = {
     "mask": "{} is True where the step exists",
@@ -63,6 +66,11 @@ OF_BOTH = {"done", "going_on", "starts", "not_starts"}  # flags of both ends of 
 ENDS = {*OF_BOTH, "terminated", "discounts"}
 NEXT_FLAGS = {"next_done": ("done", "starts"), "next_going_on": ("going_on", "not_starts")}
 COPIES = {"torch": ("torch", "tensor"), "jax": ("jax.numpy", "array")}
+
+
+def roles_of(name: str) -> tuple[str, ...]:
+    """Return what an argument may be by its name."""
+    return ROLES.get(name) or ROLES.get(AROUND.sub("", name), ())
 
 
 def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | None) -> list[dict[str, str]]:
@@ -81,7 +89,7 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
         if role is not None and role not in WORDS:
             raise ValueError(f"names[{name!r}] is {role!r}; expected one of {', '.join(WORDS)}")
     filled = getattr(function, "keywords", {})  # of functools.partial
-    possible = {name: ROLES.get(name, ()) for name in parameters if name in named and name not in filled}
+    possible = {name: roles_of(name) for name in parameters if name in named and name not in filled}
     possible |= {name: () if role is None else (role,) for name, role in given.items()}
     for name, roles in possible.items():
         if not roles and name in named and parameters[name].default is inspect.Parameter.empty:
@@ -96,10 +104,13 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
     found = [_fitted(dict(zip(possible, roles, strict=True)), given) for roles in itertools.product(*possible.values())]
     sensible = [roles for roles in found if roles and "rewards" in roles.values()]
     if not sensible:
+        usual = {name: roles[0] for name, roles in possible.items()}
+        shared = {role: " and ".join(name for name in usual if usual[name] == role) for role in usual.values()}
+        same = "; ".join(f"{names} are all {role}" for role, names in shared.items() if " and " in names)
+        alone = "next_done has no done or starts beside it (next_going_on: going_on or not_starts)"
+        wrong = (same or alone) if "rewards" in shared else "no argument of the function is rewards"
         raise TypeError(
-            "no argument of the function is rewards, two are the same, or next_done has no done or starts beside it "
-            "(next_going_on: going_on or not_starts): "
-            f'say what they are with names={{...: "rewards"}}, or call it in a lambda that names them: {line}'
+            f'{wrong}: say what they are with names={{...: "rewards"}}, or call it in a lambda that names them: {line}'
         )
     return sensible
 
@@ -125,8 +136,9 @@ def _fitted(roles: dict[str, str], said: Container[str]) -> dict[str, str] | Non
             if begins not in roles.values():
                 return None
     given = {*roles.values()}
+    unsaid = {name: roles_of(name) for name in roles if name not in said}
     # What a name can mean, and usually does not: its other meanings need more arguments beside them, or fewer.
-    second = {role for name, role in roles.items() if name not in said and role != ROLES.get(name, (role,))[0]}
+    second = {roles[name] for name, possible in unsaid.items() if roles[name] != possible[0]}
     if len(given) < len(roles) or len(given & OF_BOTH) > 1:
         return None
     if "terminated" in second and not given & {*OF_BOTH, "truncated", "not_truncated", "discounts"}:
@@ -153,6 +165,8 @@ LAYOUTS = (
     Layout("arrays of shape (T, 1)", True, lambda a: a, lambda a: a),
     Layout("lists of T arrays of shape (N,)", False, lambda a: a, lambda a: a, list),
     Layout("lists of T numbers", True, lambda a: a[:, 0], lambda a: a[0], lambda array: array.tolist()),
+    Layout("lists of T arrays without axes", True, lambda a: a[:, 0], lambda a: a[0], list),  # torch.stack takes them
+    Layout("lists of T arrays of shape (1,)", True, lambda a: a, lambda a: a, list),  # and torch.cat takes these
 )
 
 
@@ -254,15 +268,19 @@ def called(function: Callable[..., Any], reading: Reading, rollout: Probe) -> Ou
     given = rollout.arguments(reading.longer_values, reading.longer_flags)
     passed = {name: converted(given[role], reading) for name, role in reading.roles.items()}
     before = {name: _array(each).copy() for name, each in passed.items()}
-    kinds = signature(function).parameters.values()
-    named = dict(passed)
-    positional = [named.pop(each.name) for each in kinds if each.kind is each.POSITIONAL_ONLY and each.name in named]
+    named, positional = dict(passed), []
+    for each in signature(function).parameters.values():
+        if each.kind > each.POSITIONAL_OR_KEYWORD or each.name not in named:
+            break
+        positional.append(named.pop(each.name))  # because jax.vmap takes nothing else
     result = function(*positional, **named)
     written = tuple(name for name, each in passed.items() if not np.array_equal(_array(each), before[name], True))
     arrays, others, flat = {}, {}, False
     shape = rollout.rewards.shape
     for name, each in _items(result, shape):
         array = _array(each)
+        if array.shape == (shape[0],) * 2 and shape[0] > shape[1] == 1:
+            raise ValueError(f"{name} has shape (T, T), as if arrays of shape (T,) and (T, 1) were added")
         if array.dtype.kind == "f" and (held := _held(array, shape, reading.flat)) is not None:
             arrays[name] = held
             flat |= array.ndim == 1 and min(held.shape) > 1

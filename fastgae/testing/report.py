@@ -25,7 +25,7 @@ from fastgae.testing.conventions import (
     call_of,
     composed,
 )
-from fastgae.testing.readings import ENDS, ROLES, Outputs, converted
+from fastgae.testing.readings import ENDS, Outputs, converted, roles_of
 from fastgae.testing.results import CLOSE, Output, relative
 from fastgae.testing.rollouts import Probe, tiny_rollouts
 from fastgae.testing.search import NOT_EXACT, SMALL, Match, Subject
@@ -122,16 +122,17 @@ def identify(
     Parameters
     ----------
     function : callable
-        It takes arrays of NumPy, torch or JAX by name, and returns advantages, returns, or both, as arrays, in a tuple
-        or in a dict. Shapes (T, N), (N, T), (T,) and these with an axis of length 1 are tried, lists of rows and of
-        numbers, and flags as bool and as numbers. Tensors are tried first if the function's code names their library.
-        Wrap anything else in a lambda.
+        It takes arrays of NumPy, torch or JAX, and returns advantages, returns, or both, as arrays, in a tuple or in a
+        dict. Shapes (T, N), (N, T), (T,) and these with an axis of length 1 are tried, lists of rows, of numbers and of
+        tensors of one number, and flags as bool and as numbers. Tensors are tried first if the function's code names
+        their library. Wrap anything else in a lambda.
     names : dict, optional
         What an argument is, if its name does not say so: {"d": "terminated"}. None leaves an argument at its default.
-        ``fastgae.testing.ROLES`` has all names that are understood, with what they may mean: "done" is a flag of both
-        ends of an episode, "starts" is the flag of an observation that begins an episode, "next_done" is the flag after
-        the last step, "going_on" is 1 - done, "not_starts" is 1 - starts, "discounts" is gamma (1 - terminated). The
-        others are arguments of ``gae`` and ``vtrace``. Where a name may mean several, all are tried.
+        ``fastgae.testing.ROLES`` has all names that are understood, also after "batch_" or before "_list", with what
+        they may mean: "done" is a flag of both ends of an episode, "starts" is the flag of an observation that begins
+        an episode, "next_done" is the flag after the last step, "going_on" is 1 - done, "not_starts" is 1 - starts,
+        "discounts" is gamma (1 - terminated). The others are arguments of ``gae`` and ``vtrace``. Where a name may mean
+        several, all are tried.
     gamma, gae_lambda : float
         Passed to the function if it has such arguments. What it has built in is measured.
 
@@ -300,7 +301,7 @@ class _Report:
     def tried(self) -> str:
         """Return what was tried, and what would help."""
         reading, ways = self.match.reading, [way for longer in (False, True) for way in self.subject.ways(longer)]
-        unsure = [name for name in reading.roles if len(ROLES.get(name, ())) > 1 and name not in self.subject.said]
+        unsure = [name for name in reading.roles if len(roles_of(name)) > 1 and name not in self.subject.said]
         help_ = [f"say what {name} is, with names={{{name!r}: ...}}" for name in unsure]
         if len(reading.takes) < 2:
             help_.append("pass the gamma and gae_lambda that it has built in, identify(f, gamma=..., gae_lambda=...)")

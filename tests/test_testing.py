@@ -269,6 +269,13 @@ def test_an_unknown_convention_is_said_to_be_unknown():
         assert_gae(squashed, names={"masks": "going_on"})
     assert "say what masks is" not in " ".join(str(error.value).split())
 
+    def beside(rewards, values, dones, last_values, gamma, gae_lambda):  # gae_lambda has an effect on the advantages
+        given = {"last_values": last_values, "gamma": gamma}
+        advantages = fastgae.gae(rewards, values, dones, **given, gae_lambda=gae_lambda).advantages
+        return np.tanh(advantages), fastgae.discounted_returns(rewards, dones, **given)
+
+    assert not identify(beside).known
+
     def without_final_values(rewards, values, terminated, truncated, last_values):
         flags = terminated, truncated
         return np.tanh(fastgae.gae(rewards, values, *flags, last_values=last_values, final_values=values).advantages)
@@ -352,6 +359,17 @@ def test_padded_answers():
     assert "right only if padding comes last in each row" in finding.what
     goes_on = lambda t, rows, steps: t + 1 < steps  # noqa: E731
     assert not identify(loop).known
+
+
+def test_a_mask_beside_flags():
+    """It says which steps exist, and is no other flag."""
+
+    def loop(rewards, values, terminated, truncated, next_values, mask, gamma, gae_lambda):
+        going_on = (1 - terminated) * (1 - truncated) * mask
+        delta = rewards + gamma * next_values * (1 - terminated) - values
+        return fastgae.reverse_scan(delta * mask, gamma * gae_lambda * going_on)
+
+    assert detectors(identify(loop)) == ["one_episode"]
 
 
 def test_values_of_one_row_more_or_less():

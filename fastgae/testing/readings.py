@@ -143,6 +143,8 @@ def _fitted(roles: dict[str, str], said: Container[str]) -> dict[str, str] | Non
         return None
     if "terminated" in second and not given & {*OF_BOTH, "truncated", "not_truncated", "discounts"}:
         return None
+    if "terminated" in given and any("mask" in each and roles[name] in OF_BOTH for name, each in unsaid.items()):
+        return None  # Beside a flag, a mask says which steps exist.
     return None if "discounts" in second and given & {*OF_BOTH, "terminated"} else roles
 
 

@@ -258,7 +258,7 @@ class _Report:
                 )
                 yield _finding(choice.name, f"right only if {ONE_EPISODE}: {choice.words}" if right else choice.words)
         no_last = self.known and self.right["last"] == match.fields["last"] == NOTHING
-        rollout = subject.rollout(match.reading)
+        rollout = subject.rollout(match.reading, episodes=match.episodes)
         both = rollout._replace(truncated=rollout.truncated | rollout.terminated)
         can_tell = self.known and {"terminated", "truncated"} <= match.reading.given
         beside = subject.beside(match, match.fields, both, BOTH) if can_tell else ()

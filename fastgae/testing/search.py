@@ -293,6 +293,9 @@ class Subject:
         except (ValueError, TypeError):  # some choices have no meaning together
             return {}
         found = results.explain(arrays, PRIMARY if has_values else ("returns",))
+        bases = {output.base for output in found.values()}
+        if fields["decay"] == "gamma" and bases == {"returns"} and len(found) < len(arrays):
+            return {}  # They are rewards to go, which many loops return beside advantages, and say nothing of these.
         rest = {name: array for name, array in arrays.items() if name not in found}
         found |= results.explain(rest, tuple(OUTPUTS)) if found else {}
         return {name: found[name] for name in arrays if name in found}

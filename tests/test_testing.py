@@ -361,8 +361,16 @@ def test_padded_answers():
     assert not identify(loop).known
 
 
-def test_a_mask_beside_flags():
-    """It says which steps exist, and is no other flag."""
+def test_a_mask_is_no_flag():
+    """It says which steps exist, and is no other flag. Nor is it one of an answer where the loop has a mistake."""
+
+    def of_answers(rewards, values, mask, gamma, gae_lambda):
+        delta = rewards + gamma * np.concatenate([values[1:], 0 * values[:1]]) - values
+        return fastgae.reverse_scan(delta * mask, gamma * gae_lambda * mask)
+
+    found = identify(of_answers)
+    assert detectors(found) == ["value_of_padding"]
+    assert "its advantage is 0" in found.convention[0]
 
     def loop(rewards, values, terminated, truncated, next_values, mask, gamma, gae_lambda):
         going_on = (1 - terminated) * (1 - truncated) * mask
@@ -550,7 +558,7 @@ def test_annotations_that_only_a_type_checker_knows():
 
 
 def test_arguments_as_people_hold_them():
-    """Lists of tensors, names with a word around them, arguments by position, and columns."""
+    """Lists of tensors, tuples, names with a word around them, arguments by position, and columns."""
     torch = pytest.importorskip("torch")
 
     def loop(batch_rewards, values_list, dones, next_value):
@@ -563,6 +571,12 @@ def test_arguments_as_people_hold_them():
         found = identify(wraps(loop)(lambda *given: loop(*given)))
         assert (found.known, found.findings) == (True, ())
         assert words[joined] in found.arguments
+
+    def of_tuples(rewards, values, dones, next_value):
+        values = values + (next_value,)  # noqa: RUF005 – a list or an array would take it in another way
+        return fastgae.gae(*map(np.array, (rewards, values, dones)), gamma=0.9, gae_lambda=0.5).advantages
+
+    assert "tuples of T arrays of shape (N,)" in identify(of_tuples).arguments
 
     def of_columns(rewards, values):
         advantages = fastgae.gae(rewards.reshape(-1, 1), values.reshape(-1, 1), None, last_values=0.0).advantages

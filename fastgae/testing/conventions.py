@@ -436,6 +436,12 @@ AXES: dict[str, tuple[Choice, ...]] = {
             {"delta": "({delta} * mask)", "settings": ""},
             "mask",
         ),
+        Choice(
+            "value_of_padding",
+            "right only if V of a masked step is 0: its advantage is 0, and the step before bootstraps from its V",
+            {"delta": "({delta} * mask)", "c": "({c} | ~mask)", "settings": ""},
+            "V of masked",
+        ),
         Choice("mask_ignored", "the mask has no effect on the recursion", {"settings": ""}, "mask"),
     ),
     "form": (

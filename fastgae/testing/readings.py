@@ -19,6 +19,7 @@ from fastgae.testing.rollouts import FLAGS, Kind, Probe
 
 # What an argument may be -> its names. If a name is in several rows, all are tried, the first row first.
 _FLAGS = {
+    "mask": "masks",
     "going_on": f"{' '.join(GOING_ON)} masks mask done_mask done_masks terminal_masks undones cont continues",
     "not_truncated": "bad_masks",
     "done": "dones done_buf mb_dones fdones mb_fdones dones_arr done_mask done_masks terminal_masks end_flag end "
@@ -166,6 +167,7 @@ LAYOUTS = (
     Layout("arrays of shape (N, T, 1)", False, lambda a: a.T[..., np.newaxis], lambda a: a[:, np.newaxis]),
     Layout("arrays of shape (T, 1)", True, lambda a: a, lambda a: a),
     Layout("lists of T arrays of shape (N,)", False, lambda a: a, lambda a: a, list),
+    Layout("tuples of T arrays of shape (N,)", False, lambda a: a, lambda a: a, tuple),
     Layout("lists of T numbers", True, lambda a: a[:, 0], lambda a: a[0], lambda array: array.tolist()),
     Layout("lists of T arrays without axes", True, lambda a: a[:, 0], lambda a: a[0], list),  # torch.stack takes them
     Layout("lists of T arrays of shape (1,)", True, lambda a: a, lambda a: a, list),  # and torch.cat takes these
@@ -301,7 +303,7 @@ def converted(given: Any, reading: Reading) -> Any:
     if reading.library != "numpy":
         module, name = COPIES[reading.library]
         array = getattr(importlib.import_module(module), name)(array)
-    return array if by_env and layout.held is list else layout.held(array)
+    return array if by_env and layout.held in (list, tuple) else layout.held(array)
 
 
 def _items(result: Any, shape: tuple[int, int]) -> Iterator[tuple[str, Any]]:
@@ -336,7 +338,7 @@ def _held(array: Array, shape: tuple[int, int], flat: str) -> Array | None:
 
 def _array(given: Any) -> Array:
     try:
-        rows = isinstance(given, list)
+        rows = isinstance(given, list | tuple)
         return np.stack([np.asarray(on_the_cpu(row)) for row in given]) if rows and given else on_the_cpu(given)
     except (TypeError, ValueError):
         return np.array(None)

@@ -123,9 +123,9 @@ def identify(
     ----------
     function : callable
         It takes arrays of NumPy, torch or JAX, and returns advantages, returns, or both, as arrays, in a tuple or in a
-        dict. Shapes (T, N), (N, T), (T,) and these with an axis of length 1 are tried, lists of rows, of numbers and of
-        tensors of one number, and flags as bool and as numbers. Tensors are tried first if the function's code names
-        their library. Wrap anything else in a lambda.
+        dict. Shapes (T, N), (N, T), (T,) and these with an axis of length 1 are tried, lists and tuples of rows, lists
+        of numbers and of tensors of one number, and flags as bool and as numbers. Tensors are tried first if the
+        function's code names their library. Wrap anything else in a lambda.
     names : dict, optional
         What an argument is, if its name does not say so: {"d": "terminated"}. None leaves an argument at its default.
         ``fastgae.testing.ROLES`` has all names that are understood, also after "batch_" or before "_list", with what

@@ -268,6 +268,7 @@ class Subject:
             return
         of_last = reading.longer_values or "last_values" in reading.given
         has = {"e": ends > 0, "u": ends > 1, "mask": masked, "last": of_last}
+        has["V of masked"] = masked and "next_values" not in reading.given
         has |= {"n": "n" in reading.given, "no n": "n" not in reading.given}
         has["same rows"] = "values" in reading.given and not of_last and "next_values" not in reading.given
         given = {name for name, holds in has.items() if holds}

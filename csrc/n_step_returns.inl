@@ -7,15 +7,16 @@
 template <class Real>
 struct StepRun {
     Pointers<Real> at;
+    const std::uint8_t* mask;
     const Real* gammas;
     bool gamma_varies;
     Index count;
     Real* to;
 
     StepRun(const CanonicalRollout<Real>& rollout, Index t, Index n, Index count)
-        : at(pointers_at<AnyInputs>(rollout, t, n, rollout.next_values.at(t, n))), gammas(rollout.gammas.at(t, n)),
-          gamma_varies(rollout.env_major ? rollout.gammas.step : rollout.gammas.env), count(count),
-          to(rollout.returns.at(t, n)) {
+        : at(pointers_at<AnyInputs>(rollout, t, n, rollout.next_values.at(t, n))), mask(rollout.mask.at(t, n)),
+          gammas(rollout.gammas.at(t, n)), gamma_varies(rollout.env_major ? rollout.gammas.step : rollout.gammas.env),
+          count(count), to(rollout.returns.at(t, n)) {
         if (t == rollout.steps - 1) at.next_values = rollout.last_values.at(0, n);
     }
 
@@ -59,33 +60,46 @@ struct StepRun {
 template <class Real>
 void n_step_returns_masked(const CanonicalRollout<Real>& rollout, Index n, Index first, Index count) {
     alignas(64) Real next[kMaskedEnvs], exists_after[kMaskedEnvs];
+    const Index top = rollout.steps - 1;
     for (Index i = 0; i < count; ++i) next[i] = *rollout.last_values.at(0, first + i);
-    for (Index pass = 0; pass < n; ++pass) {
-        std::fill_n(exists_after, count, Real(0));
-        for (Index t = rollout.steps - 1; t >= 0; --t) {
-            const StepRun<Real> run(rollout, t, first, count);
-            const std::uint8_t* const mask = rollout.mask.at(t, first);
-            for_each_vector<Real>(0, count, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
-                using V = decltype(v);
-                const auto skipped = V::zero_flags(mask + i);
-                const auto following = V::load(next + i);
-                const auto keep = [&](auto here) { V::store(next + i, V::select(skipped, following, here)); };
-                if (pass == 0) {
-                    const auto d = deltas<V, AnyInputs>(run.at, i, run.template gamma<V>(i), [&](auto own) {
-                        return rollout.mask_passes_values ? following : own;
-                    });
-                    V::store(run.to + i, V::select(skipped, d.values, d.one_step_return));
-                    return keep(d.values);
-                }
-                const auto goes_on =
-                    V::both(run.template goes_on<V>(i), V::at_least(V::load(exists_after + i), V::all(1)));
-                const auto shorter = V::load(run.to + i);
-                const auto longer = V::select(goes_on, run.template longer<V>(i, following), shorter);
-                V::store(run.to + i, V::select(skipped, shorter, longer));
-                V::store(exists_after + i, V::select(skipped, V::load(exists_after + i), V::all(1)));
-                keep(shorter);
-            });
+    // Call visit(vector, run, i, lane) for element i of each run; `lane` is its place among the envs.
+    const auto sweep = [&](const auto& visit) FASTGAE_INLINE_LAMBDA {
+        if (rollout.env_major) {
+            visit(Single<Real>(), StepRun<Real>(rollout, top, first, 1), 0, 0);
+            const StepRun<Real> others(rollout, 0, first, top);
+            for (Index t = top - 1; t >= 0; --t) visit(Single<Real>(), others, t, 0);
+            return;
         }
+        for (Index t = top; t >= 0; --t) {
+            const StepRun<Real> run(rollout, t, first, count);
+            for_each_vector<Real>(0, count, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA { visit(v, run, i, i); });
+        }
+    };
+    const auto hand_on = [&](auto v, auto skipped, auto here, Real* to) FASTGAE_INLINE_LAMBDA {
+        using V = decltype(v);
+        V::store(to, V::select(skipped, V::load(to), here));
+    };
+    sweep([&](auto v, const StepRun<Real>& run, Index i, Index lane) FASTGAE_INLINE_LAMBDA {
+        using V = decltype(v);
+        const auto skipped = V::zero_flags(run.mask + i);
+        const auto to_next_values = [&](auto own) { return rollout.mask_passes_values ? V::load(next + lane) : own; };
+        const auto d = deltas<V, AnyInputs>(run.at, i, run.template gamma<V>(i), to_next_values);
+        V::store(run.to + i, V::select(skipped, d.values, d.one_step_return));
+        hand_on(v, skipped, d.values, next + lane);
+    });
+    for (Index pass = 1; pass < n; ++pass) {
+        std::fill_n(exists_after, count, Real(0));
+        sweep([&](auto v, const StepRun<Real>& run, Index i, Index lane) FASTGAE_INLINE_LAMBDA {
+            using V = decltype(v);
+            const auto skipped = V::zero_flags(run.mask + i);
+            const auto is_followed = V::at_least(V::load(exists_after + lane), V::all(1));
+            const auto goes_on = V::both(run.template goes_on<V>(i), is_followed);
+            const auto shorter = V::load(run.to + i);
+            const auto longer = V::select(goes_on, run.template longer<V>(i, V::load(next + lane)), shorter);
+            V::store(run.to + i, V::select(skipped, shorter, longer));
+            hand_on(v, skipped, shorter, next + lane);
+            hand_on(v, skipped, V::all(1), exists_after + lane);
+        });
     }
 }
 

@@ -52,8 +52,8 @@ float16 infinity and NaN widened as large numbers | csrc/narrow_float.hpp
 - + (special & kRebias)
 + + 0
 n-step returns from a step that does not exist | csrc/n_step_returns.inl
-- V::select(skipped, following, here)
-+ here
+- V::store(to, V::select(skipped, V::load(to), here));
++ V::store(to, here);
 Retrace with the ratio of a skipped step | csrc/rows.inl
 - trace = V::select(V::zero_flags(rollout.mask.at(t, first + n)), following, trace)
 + trace = trace

@@ -118,7 +118,7 @@ void n_step_returns(const CanonicalRollout<Real>& given, Index n, Index first, I
         return;
     }
     // The step after an element lies `distance` elements on.
-    const auto whole = [&](Index env, Index distance) {
+    const auto whole = [&](Index env, Index distance) FASTGAE_INLINE_LAMBDA {
         StepRun<Real>(rollout, steps - 1, env, distance).after_one_step();
         const StepRun<Real> others(rollout, 0, env, (steps - 1) * distance);
         others.after_one_step();

@@ -8,6 +8,7 @@ from .rollouts import GIVEN, make_rollout
 
 BOTH, ADVANTAGES, FRESH = "both outputs", "advantages only", "fresh outputs"
 PACKED: dict[str, Any] = {"function": "gae_packed", "bootstrap": "cu_seqlens", "options": {"gamma": 1.0}}
+N_STEPS: dict[str, Any] = {"function": "n_step_returns", "options": {"n": 5}}
 # How each case differs from the plain one, which has one flag, last_values, and scalars for gamma and lambda.
 OPTIONS: dict[str, dict[str, Any]] = {
     "next_values": {"bootstrap": "next_values"},
@@ -27,7 +28,8 @@ CASES: dict[str, dict[str, Any]] = {
     "discounted_returns": {"function": "discounted_returns", "without": ("values",)},
     "reverse_scan": {"function": "reverse_scan", "bootstrap": "decay"},
     "upgo": {"function": "upgo"},
-    "n_step_returns": {"function": "n_step_returns", "options": {"n": 5}},
+    "n_step_returns": N_STEPS,
+    "n_step_returns, mask": {**N_STEPS, "extras": ("mask",)},
     "retrace": {"function": "retrace", "bootstrap": "next_values", "extras": ("ratios",)},
     "packed, mask": {**PACKED, "extras": ("mask",)},
     "next_step": {"options": {"autoreset": "next_step"}},

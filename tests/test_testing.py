@@ -159,6 +159,14 @@ def test_the_numbers_of_one_env_are_scalars():
     assert not identify(loop).findings
 
 
+def test_inputs_without_names_are_seen_when_they_are_written():
+    def loop(rewards, values, dones, last_values, /):
+        rewards *= 0
+        return fastgae.gae(rewards, values, dones, last_values=last_values, gamma=0.99, gae_lambda=0.95)
+
+    assert "inputs_written" in detectors(identify(loop))
+
+
 def test_planted_mistakes_are_named_and_can_be_allowed():
     mistake, changes = PLANTED[0]
     with pytest.raises(AssertionError, match=mistake):
@@ -629,7 +637,8 @@ class OfUnknownArguments:
 
 def test_functions_that_cannot_be_identified():
     for function, error in (
-        (lambda rewards, foo: rewards, r"foo is: say so with names=\{'foo': ...\}.*functools.partial\(f, foo=...\)"),
+        (lambda rewards, values, foo: rewards, r"the argument foo is: say so with names=\{'foo': ...\}"),
+        (lambda rewards, values, foo: rewards, r"fill it in with identify\(functools.partial\(f, foo=...\)\), or make"),
         (lambda batch: batch["rewards"], r"or make it in a lambda: identify\(lambda rewards, values, dones: f"),
         (lambda *given: given, r"in a lambda that names them: identify\(lambda rewards, values, dones: f\(...\)\)"),
         (lambda values: values, "no argument of the function is rewards: say what they are with names"),

@@ -254,22 +254,26 @@ void check(const fastgae::Target& target, const Problem& problem) {
     }
 }
 
-// Compare returns of n steps with the sums of their rewards, from the last one to the first.
+// Compare returns of n steps that exist with the sums of their rewards, from the last one to the first.
 template <class Real>
 void check_n_step_returns(const fastgae::Target& target, const Problem& problem) {
     const Index steps = problem.steps, envs = problem.envs, n = 1 + below(7);
     special_numbers = below(2) == 0;
     gaps = below(2) == 0;
-    const bool env_major = problem.env_major, number_gamma = below(2);
+    const bool env_major = problem.env_major, number_gamma = below(2), masked = below(2);
     Matrix<Real> rewards(steps, envs, env_major), values(steps + 1, envs, env_major), finals(steps, envs, env_major),
         gammas(steps, envs, env_major), returns(steps, envs, env_major);
     for (Matrix<Real>* const each : {&rewards, &values, &finals})
         each->fill([](Index, Index) { return number<Real>(); });
     gammas.fill([&](Index, Index) { return number_gamma ? Real(0.9) : Real(below(100)) / 100; });
-    Matrix<std::uint8_t> terminated(steps, envs, env_major), truncated(steps, envs, env_major);
+    Matrix<std::uint8_t> terminated(steps, envs, env_major), truncated(steps, envs, env_major),
+        mask(steps, envs, env_major);
     for (Matrix<std::uint8_t>* const each : {&terminated, &truncated})
         each->fill([&](Index t, Index) { return std::uint8_t(ends(problem, t) && below(3) != 0); });
+    mask.fill([](Index, Index) { return std::uint8_t(below(4) != 0); });
     fastgae::CanonicalRollout<Real> rollout = rollout_of(problem, rewards, values, terminated, truncated, finals);
+    if (masked) rollout.mask = mask.read();
+    rollout.mask_passes_values = masked && below(2);
     rollout.next_values = {values.view.at(1, 0), values.view.step, values.view.env};
     rollout.last_values = {values.view.at(steps, 0), 0, values.view.env};
     rollout.gammas = number_gamma ? View<const Real>{gammas.view.data, 0, 0} : gammas.read();
@@ -279,14 +283,21 @@ void check_n_step_returns(const fastgae::Target& target, const Problem& problem)
         for (Index t = 0; t < steps; ++t) {
             const auto ended = [&](Index at) { return *terminated.view.at(at, env) != 0; };
             const auto cut = [&](Index at) { return problem.truncated && *truncated.view.at(at, env) != 0; };
+            const auto exists = [&](Index at) { return !masked || *mask.view.at(at, env) != 0; };
+            const auto after = [&](Index at) {
+                while (++at < steps && !exists(at)) continue;
+                return at;
+            };
             Index last = t;
-            while (last < std::min(t + n, steps) - 1 && !ended(last) && !cut(last)) ++last;
-            Real sum = *values.view.at(last + 1, env);
+            for (Index count = 1; count < n && after(last) < steps && !ended(last) && !cut(last); ++count)
+                last = after(last);
+            Real sum = *values.view.at(rollout.mask_passes_values ? after(last) : last + 1, env);
             if (cut(last) && problem.final_values) sum = *finals.view.at(last, env);
             for (Index at = last; at >= t; --at) {
                 const Real reward = *rewards.view.at(at, env);
-                sum = at == last && ended(at) ? reward : reward + *gammas.view.at(at, env) * sum;
+                if (exists(at)) sum = at == last && ended(at) ? reward : reward + *gammas.view.at(at, env) * sum;
             }
+            if (!exists(t)) sum = *values.view.at(t, env);
             if (!same(*returns.view.at(t, env), sum)) wrong<Real>(target, problem, "returns of n steps", n, t, env);
         }
 }

@@ -1,6 +1,6 @@
-// Flat: one long trajectory, or a few in time-major. Both are one array in which element k + distance is the step after
-// element k. The driver cuts the array into runs of the same length, one for each lane, which are computed side by
-// side.
+// Flat: a dense rollout, env-major or of few envs. It is one array in which element k + distance is the step after
+// element k, unless an env ends there. The driver cuts the array into runs of the same length, one for each lane, which
+// are computed side by side.
 //
 // A block holds one cache line of every lane. Its deltas are computed along the array and transposed, so that one
 // vector holds the same element of many lanes; the chain of steps runs over them; the advantages are transposed back
@@ -29,6 +29,7 @@ struct FlatRuns {
     // translates at once, so most blocks do not touch the pages of the flags.
     static constexpr Index copied = 64;
 
+    const CanonicalRollout<Real>& rollout;
     Pointers<Real> at;
     Real *advantages, *returns;
     Index stride;
@@ -37,6 +38,24 @@ struct FlatRuns {
     alignas(64) Real lines[lanes][2 * FlatBlock<Real>::steps];  // returns of a block, and of the one after it
     Index flags_begin;  // the element of each run at which the copied flags begin
     std::uint8_t terminated[lanes][copied], truncated[lanes][copied];
+    // The last step of an env that each run reaches next, from the highest element on: a ring that begins at `next`.
+    struct End {
+        Index element = PTRDIFF_MIN, lane, env;
+    } ends[lanes];
+    std::size_t next = 0;
+
+    explicit FlatRuns(const CanonicalRollout<Real>& rollout) : rollout(rollout) {}
+
+    // Find the ends below element `top` of each run, if the rollout is env-major. They lie within the steps of an env.
+    void find_ends(Index first, Index top) {
+        for (Index lane = 0; lane < lanes && rollout.env_major; ++lane) {
+            const Index begin = first + lane * stride, env = (begin + top) / rollout.steps - 1;
+            const End end = {(env + 1) * rollout.steps - 1 - begin, lane, env};
+            Index i = lane;
+            for (; i > 0 && ends[i - 1].element < end.element; --i) ends[i] = ends[i - 1];
+            ends[i] = end;
+        }
+    }
 };
 
 // Copy the flags of the elements [bottom, top) of every run, or of the last of them if there is not enough room. The
@@ -80,6 +99,32 @@ FASTGAE_INLINE Deltas<V> flat_deltas(const Pointers<typename V::Real>& at, typen
     return deltas<V, In>(at, 0, gamma);
 }
 
+// Compute the last steps of envs in the block that begins at element s of each run. The step after each in the array
+// belongs to the next env, so its gate is closed.
+template <class In, class Real>
+FASTGAE_NO_INLINE void end_envs(FlatRuns<Real>& runs, Index s, FlatBlock<Real>& block) {
+    using V = Vector<Real>;
+    using One = Single<Real>;
+    using Block = FlatBlock<Real>;
+    const CanonicalRollout<Real>& rollout = runs.rollout;
+    const View<const Real> last_values = rollout.last_values, last_advantages = rollout.last_advantages;
+    const Real gamma = runs.gamma, gamma_lambda = *rollout.gamma_lambdas.data;
+    const Pointers<Real> at = runs.at;
+    const Index steps = rollout.steps, stride = runs.stride;
+    std::size_t next = runs.next;
+    for (; runs.ends[next].element >= s; next = (next + 1) % Block::lanes) {
+        const auto end = runs.ends[next];
+        const auto to_last = [&](Real) FASTGAE_INLINE_LAMBDA { return *last_values.at(0, end.env); };
+        const auto d = deltas<One, In>(at, end.lane * stride + end.element, gamma, to_last);
+        const Real following = last_advantages ? *last_advantages.at(0, end.env) : Real(0);
+        const std::size_t k = end.element - s;
+        block.numbers[k * Block::lanes + end.lane] = advantage<One>(d.delta, d.trace_open, gamma_lambda, following);
+        block.gates[k / V::width * Block::lanes + end.lane] &= ~(typename V::Bits(1) << k % V::width);
+        runs.ends[next] = {end.element - steps, end.lane, end.env - 1};
+    }
+    runs.next = next;
+}
+
 // Compute the deltas of the block that begins at element s of each run.
 template <class In, bool prefetches, class Real>
 void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& block) {
@@ -117,6 +162,7 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
             });
         });
     }
+    if (runs.ends[runs.next].element >= s) end_envs<In>(runs, s, block);
 }
 
 // Turn the deltas of a block into advantages, in place, and pass on those that the block before it needs.
@@ -212,8 +258,8 @@ ChainFlat<Real> chain_of(Index distance, std::integer_sequence<int, i...>) {
 }
 
 template <class Real>
-void flat(const CanonicalRollout<Real>& rollout, Index env, Index first, Index stride, Index bottom, Index top,
-          Real* carry, Store store) {
+void flat(const CanonicalRollout<Real>& rollout, Index first, Index stride, Index bottom, Index top, Real* carry,
+          Store store) {
     using Block = FlatBlock<Real>;
     const Index distance = flat_distance(rollout);
     const auto from_first = [&](auto* data) { return data ? data + first : nullptr; };
@@ -223,16 +269,15 @@ void flat(const CanonicalRollout<Real>& rollout, Index env, Index first, Index s
     });
     const auto chain = chain_of<Real>(distance, std::make_integer_sequence<int, kFlatDistance>());
 
-    FlatRuns<Real> runs;
-    const CanonicalRollout<Real>& r = rollout;
-    runs.at = {from_first(r.rewards.at(0, env)),     from_first(r.values.at(0, env)),
-               from_first(r.next_values.at(0, env)), r.final_values ? from_first(r.final_values.at(0, env)) : nullptr,
-               from_first(r.terminated.at(0, env)),  r.truncated ? from_first(r.truncated.at(0, env)) : nullptr};
-    runs.advantages = r.advantages ? from_first(r.advantages.at(0, env)) : nullptr;
-    runs.returns = r.returns ? from_first(r.returns.at(0, env)) : nullptr;
+    FlatRuns<Real> runs(rollout);
+    runs.at = {from_first(rollout.rewards.data),     from_first(rollout.values.data),
+               from_first(rollout.next_values.data), from_first(rollout.final_values.data),
+               from_first(rollout.terminated.data),  from_first(rollout.truncated.data)};
+    runs.advantages = from_first(rollout.advantages.data), runs.returns = from_first(rollout.returns.data);
     runs.stride = stride;
     runs.gamma = *rollout.gammas.data;
     runs.shift = to_line(runs.returns);
+    runs.find_ends(first, top);
     const auto write = with_outputs(rollout, [&](auto out) {
         using Out = decltype(out);
         constexpr bool both = Out::advantages && Out::returns;

@@ -67,10 +67,13 @@ struct CanonicalRollout {
     }
 };
 
-// Return whether all rows of a time-major rollout are contiguous in memory.
+// Return whether every matrix of a rollout is one contiguous array.
 template <class Real>
 bool is_dense(const CanonicalRollout<Real>& rollout) {
-    const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
+    const auto dense = [&](const auto& view) {
+        if (rollout.env_major) return !view || view.env == rollout.steps || rollout.envs == 1;
+        return !view || view.step == rollout.envs;
+    };
     return dense(rollout.rewards) && dense(rollout.values) && dense(rollout.next_values) &&
            dense(rollout.final_values) && dense(rollout.terminated) && dense(rollout.truncated) &&
            dense(rollout.advantages) && dense(rollout.returns);
@@ -82,7 +85,7 @@ bool has_own_next_values(const CanonicalRollout<Real>& rollout) {
     return rollout.next_values.data != rollout.values.at(1, 0);
 }
 
-// Return how many elements lie between a step and the next one, in a rollout whose rows are contiguous.
+// Return how many elements lie between a step and the next one, in a dense rollout.
 template <class Real>
 Index flat_distance(const CanonicalRollout<Real>& rollout) {
     return rollout.env_major ? 1 : rollout.envs;
@@ -134,7 +137,7 @@ constexpr Index kBlockSteps = 16;
 // us.
 constexpr Index kMaxLanes = 16;
 
-// The most envs of a time-major rollout that is computed as one flat array.
+// The most envs of a time-major rollout that is computed as one flat array, as env-major ones of any size are.
 constexpr Index kFlatDistance = 8;
 
 // A run of steps of one env. Its recursion runs at the same time as the recursions of other lanes. Its step 0 is the
@@ -169,14 +172,13 @@ struct Kernels {
     // and `scratch` are aligned to 64 bytes, and a row of `states` has room for a multiple of `width` numbers.
     void (*lanes)(const CanonicalRollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
                   Index stride, Real* scratch, Store, Prefetching& prefetching);
-    // Without options. One env of an env-major rollout, or all of a time-major one whose rows follow each other without
-    // gaps: compute the elements [bottom, top) of `flat_lanes` runs. Run i begins at element first + i * stride of the
-    // memory. `carry` is a (flat_distance, flat_lanes) matrix with the advantages of the elements from top on before
-    // the call, and from bottom on after it. No run may reach the last step. The limits are multiples of a cache line,
-    // and streamed results begin at one.
+    // A dense rollout without options: compute the elements [bottom, top) of `flat_lanes` runs. Run i begins at element
+    // first + i * stride of the memory. `carry` is a (flat_distance, flat_lanes) matrix with the advantages of the
+    // elements from top on before the call, and from bottom on after it. No run may reach the last row of a time-major
+    // rollout, or the last step of the last env. The limits are multiples of a cache line, and streamed results begin
+    // at one.
     Index flat_lanes;
-    void (*flat)(const CanonicalRollout<Real>&, Index env, Index first, Index stride, Index bottom, Index top,
-                 Real* carry, Store);
+    void (*flat)(const CanonicalRollout<Real>&, Index first, Index stride, Index bottom, Index top, Real* carry, Store);
     // Fill the returns of the envs [first, last) with those of n steps, at most as many as the rollout has.
     void (*n_step_returns)(const CanonicalRollout<Real>&, Index n, Index first, Index last);
     // Write the sum of every kMomentSteps steps of an env to `sums`, a (blocks, N) matrix; and x = (x - center) scale.

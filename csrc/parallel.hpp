@@ -2,14 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <vector>
 
 #include "caches.hpp"
 #include "pieces.hpp"
 #include "prefetching.hpp"
-#include "short_envs.hpp"
 #include "threads.hpp"
 
 namespace fastgae {
@@ -183,51 +181,18 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
     return redone;
 }
 
-// Compute an env-major rollout with lanes of `envs` envs. Return false if that does not have the right bits.
-template <class Real>
-bool gae_short_envs(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index envs, Index num_threads,
-                    Store store) {
-    const Index run = envs * rollout.steps, padded = rounded_up(run, kBlockSteps);
-    const Spans spans(rollout.envs, envs * kernel.width, num_threads);
-    const Index most = std::min(kRuns * envs, spans.length) * rollout.steps;
-    const Scratch<Real> scratch(kernel.lanes_scratch + JoinedEnvs<Real>::kArrays * most, spans.number);
-    std::atomic<bool> same = true;
-    spread(spans, [&](Index thread, Index first, Index last) {
-        const JoinedEnvs<Real> joined(rollout, most, scratch.of(thread) + kernel.lanes_scratch);
-        Prefetching prefetching(prefetch_choices<Real>[int(Sweep::env_major)], store);
-        for (Index end; first < last; first = end) {
-            end = std::min(first + kRuns * envs, last);
-            const CanonicalRollout<Real> one = joined.join(first, end - first);
-            // A lane whose run is no whole number of blocks begins with steps of the lane before it, and computes the
-            // same bits for them.
-            const Index number = (end - first + envs - 1) / envs;
-            Lane lanes[kRuns];
-            for (Index i = 0; i < number; ++i) lanes[i] = {0, one.steps - (number - 1 - i) * run - padded};
-            alignas(64) Real states[kRuns] = {};
-            kernel.lanes(one, lanes, number, 0, padded, states, kRuns, scratch.of(thread), store, prefetching);
-            if (!joined.same_bits(one)) same = false;
-        }
-        kernel.finish(store);
-    });
-    return same;
-}
-
 // Compute a rollout with a cut from flat_cut. Return how many steps had to be computed again.
 template <class Real>
 Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, const Cut& cut, Index num_threads,
                Store store) {
-    const Index distance = flat_distance(rollout), arrays = rollout.env_major ? rollout.envs : 1;
-    const Index lanes = kernel.flat_lanes, batches = cut.pieces / lanes;
-    const auto begin_of = [&](Index env) {
-        return to_line(rollout.advantages ? rollout.advantages.at(0, env) : rollout.returns.at(0, env));
-    };
-    std::vector<Real> states(2 * arrays * cut.pieces * distance);
+    const Index distance = flat_distance(rollout), lanes = kernel.flat_lanes;
+    const Index begin = to_line(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
+    std::vector<Real> states(2 * cut.pieces * distance);
     Real *const started = states.data(), *const ended = started + states.size() / 2;
 
-    spread({arrays * batches, 1, num_threads}, [&](Index, Index batch, Index end) {
+    spread({cut.pieces / lanes, 1, num_threads}, [&](Index, Index batch, Index end) {
         for (; batch < end; ++batch) {
-            const Index env = batch / batches, piece = batch % batches * lanes;
-            const Index first = begin_of(env) + piece * cut.steps;
+            const Index piece = batch * lanes, first = begin + piece * cut.steps;
             alignas(64) Real carry[kFlatDistance * kMaxLanes] = {};
             // The kernel orders the advantages of a lane by element, the driver by env.
             const auto of_lane = [&](Index lane, Index k, Real* by_env, const auto& copy) {
@@ -236,35 +201,29 @@ Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollou
             };
             const auto keep = [&](Index k, Real* kept) {
                 for (Index lane = 0; lane < lanes; ++lane)
-                    of_lane(lane, k, kept + (batch * lanes + lane) * distance, [](Real from, Real& to) { to = from; });
+                    of_lane(lane, k, kept + (piece + lane) * distance, [](Real from, Real& to) { to = from; });
             };
             // The last piece needs no warm-up: in that time it computes the end of the array, and its results are kept.
             // The other lanes write beyond their pieces, and the lanes of those pieces later overwrite these results.
             const bool is_last = piece + lanes == cut.pieces;
             if (is_last) {
                 Real following[kFlatDistance] = {};
-                for (Index n = 0; rollout.last_advantages && n < distance; ++n)
-                    following[n] = *rollout.last_advantages.at(0, env + n);
                 const Index top = cut.steps + cut.warm_up;
-                in_sequence(rollout, env, first + (lanes - 1) * cut.steps + top, rollout.steps * distance, following,
+                in_sequence(rollout, first + (lanes - 1) * cut.steps + top, rollout.steps * rollout.envs, following,
                             false);
                 of_lane(lanes - 1, top, following, [](Real& to, Real from) { to = from; });
             }
-            kernel.flat(rollout, env, first, cut.steps, cut.steps, cut.steps + cut.warm_up, carry,
+            kernel.flat(rollout, first, cut.steps, cut.steps, cut.steps + cut.warm_up, carry,
                         is_last ? store : Store::nothing);
             keep(cut.steps, started);
-            kernel.flat(rollout, env, first, cut.steps, 0, cut.steps, carry, store);
+            kernel.flat(rollout, first, cut.steps, 0, cut.steps, carry, store);
             keep(0, ended);
         }
         kernel.finish(store);
     });
 
-    Index redone = 0;
-    for (Index env = 0; env < arrays; ++env) {
-        const Index at = env * cut.pieces * distance;
-        redone += settle(rollout, env, cut, begin_of(env), started + at, ended + at);
-        in_sequence(rollout, env, 0, begin_of(env), ended + at, false);
-    }
+    const Index redone = settle(rollout, cut, begin, started, ended);
+    in_sequence(rollout, 0, begin, ended, false);
     return redone;
 }
 
@@ -277,31 +236,25 @@ Index gae_with(const Target& target, const CanonicalRollout<Real>& rollout, Inde
     const Kernels<Real>& kernel = kernels(target, Real());
     const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
     const bool plain = !rollout.has_options();
-    const Cut flat = plain ? flat_cut(kernel, rollout, threads) : Cut{};
+    const auto waiting = [](Index vector) { return vector * Index(sizeof(Real)) <= kWaitingVectorBytes; };
+    const bool in_l2 = store_of(rollout, kL2Quarters * cache_sizes.l2 / 4) == Store::cached;
+    const Kernels<Real>& flat_kernel = in_l2 ? kernel : kernels_of_rows<Real>(target, waiting);
+    const Cut flat = plain ? flat_cut(flat_kernel, rollout, threads) : Cut{};
     Cut lanes = {};
     if (rollout.env_major) lanes = best_cut(kernel, rollout, threads);
     const auto is_row = [&](Index vector) { return vector == rollout.envs; };
-    const bool vector_rows =
-        is_row(kernels_of_rows<Real>(target, is_row).vector) && store_of(rollout, kVectorRowsBytes) == Store::cached;
-    const auto waiting = [](Index vector) { return vector * Index(sizeof(Real)) <= kWaitingVectorBytes; };
-    if (flat_pays(kernel, rollout, flat, lanes, vector_rows, threads)) {
-        const Store store = store_from(kFlatStreamBytes);
-        const Kernels<Real>& chosen = store == Store::streamed ? kernels_of_rows<Real>(target, waiting) : kernel;
-        return gae_flat(chosen, rollout, flat_cut(chosen, rollout, threads), threads, store);
-    }
-    if (rollout.env_major) {
-        const Store store = store_from(stream_bytes);
-        const Index envs = envs_of_lane(kernel, rollout, threads);
-        if (envs > 1 && gae_short_envs(kernel, rollout, envs, threads, store)) return 0;
-        return gae_env_major(kernel, rollout, lanes, threads, store);
-    }
+    const bool vector_rows = is_row(kernels_of_rows<Real>(target, is_row).vector);
+    const bool in_memory = !rollout.env_major && store_of(rollout, kFlatRowsBytes) == Store::streamed;
+    if (flat.pieces && (in_memory || flat_pays(kernel, rollout, flat, lanes, vector_rows, threads)))
+        return gae_flat(flat_kernel, rollout, flat, threads, store_from(kFlatStreamBytes));
+    if (rollout.env_major) return gae_env_major(kernel, rollout, lanes, threads, store_from(stream_bytes));
     // In dense memory, vectors reach into the next row, and only rows of exactly one vector are faster with it. Other
     // rows that are shorter than a vector are computed one number at a time.
     const bool reaching = plain && is_dense(rollout);
     const Store store = store_from(stream_bytes);
-    const bool waits = store == Store::streamed && waits_for_l2<Real>(rollout.envs);
+    const bool waits = store == Store::streamed ? waits_for_l2<Real>(rollout.envs) : !in_l2;
     const auto suits = [&](Index vector) {
-        if (waits) return waiting(vector);
+        if (waits && rollout.envs >= 64 / Index(sizeof(Real))) return waiting(vector);
         return reaching ? rollout.envs == vector : rollout.envs >= vector;
     };
     gae_time_major(kernels_of_rows<Real>(target, suits), rollout, threads, store);

@@ -1,4 +1,4 @@
-// Long trajectories of env-major rollouts, cut into pieces that run side by side.
+// Long trajectories, cut into pieces that run side by side.
 //
 // A piece does not know the advantage that follows its last step. So the recursion begins some steps after the piece,
 // with A = 0, and forgets this start by the time it reaches the piece. Afterwards the carry with which each piece began
@@ -156,19 +156,18 @@ Cut best_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout,
     return whole;
 }
 
-// A flat array is an env of an env-major rollout, or the whole of a time-major rollout whose rows are contiguous.
-// Return the cut of each flat array, in elements, or no pieces if the rollout has another layout or is too short. Each
-// array leaves out its last row, whose V' is stored elsewhere, and the elements before the first whole line of its
-// results.
+// Return the cut of a dense rollout as one flat array, in elements, or no pieces if it has another layout or is too
+// short. The cut leaves out the last row or the last step, whose V' is stored elsewhere, and the elements before the
+// first whole line of the results.
 template <class Real>
 Cut flat_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index num_threads) {
     constexpr Index line = 64 / sizeof(Real);
-    const Index distance = flat_distance(rollout), arrays = rollout.env_major ? rollout.envs : 1;
-    if (distance > kFlatDistance || (!rollout.env_major && !is_dense(rollout))) return {};
-    const Index length = ((rollout.steps - 1) * distance - (line - 1)) / line * line;
-    const Index pieces = kernel.flat_lanes * ((num_threads + arrays - 1) / arrays);
+    const Index distance = flat_distance(rollout);
+    if (distance > kFlatDistance || !is_dense(rollout)) return {};
+    const Index length = (rollout.steps * rollout.envs - distance - (line - 1)) / line * line;
+    const Index pieces = kernel.flat_lanes * num_threads;
     if (length < pieces * line) return {};
-    const Index warm_up = rounded_up(warm_up_steps(rollout) * distance, line);
+    const Index warm_up = rounded_up(std::min(warm_up_steps(rollout), rollout.steps) * distance, line);
     Index lines = (length - warm_up) / pieces / line;
     if (lines % 4 == 0) --lines;  // runs that begin some 4 KiB apart would share too few sets of a cache
     if (lines < 1) return {};
@@ -176,18 +175,16 @@ Cut flat_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout,
 }
 
 // Return whether the flat kernel computes a rollout faster than the other kernels. Measured on Zen 5, a line of
-// elements takes about 2 ns for each vector in it and 2 ns more, with AVX-512 and AVX2 alike. The kernel of lanes takes
-// 1.2 times as long for a line, and the kernel of short rows takes 3.2 ns for each vector of a row. A row of exactly
-// one vector takes 2.2 ns, if the rollout stays in a cache: see kVectorRowsBytes.
+// elements takes about 2 ns for each vector in it and 2 ns more, with AVX-512 and AVX2 alike. The kernel of lanes
+// takes 1.2 times as long for a line, on an Intel Xeon 1.5 to 1.9 times, and the kernel of short rows takes 3.2 ns for
+// each vector of a row. A row of exactly one vector takes 2.2 ns, and less on other CPUs.
 template <class Real>
 bool flat_pays(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, const Cut& cut, const Cut& lanes_cut,
                bool vector_rows, Index num_threads) {
-    if (!cut.pieces) return false;
-    const Index arrays = rollout.env_major ? rollout.envs : 1, jobs = arrays * cut.pieces / kernel.flat_lanes;
-    const Index elements = rounded_up(jobs, num_threads) / num_threads * kernel.flat_lanes * (cut.steps + cut.warm_up);
+    const Index elements = cut.pieces / num_threads * (cut.steps + cut.warm_up);
     if (rollout.env_major) return 5 * elements <= 6 * lanes_cost(kernel, rollout, lanes_cut, num_threads);
     constexpr Index line = 64 / sizeof(Real);
-    const Index row = vector_rows ? 22 : 32 * (rounded_up(rollout.envs, kernel.vector) / kernel.vector);
+    const Index row = vector_rows ? 19 : 32 * (rounded_up(rollout.envs, kernel.vector) / kernel.vector);
     return tuned(0, 1) || 20 * elements * (line / kernel.vector + 1) <= row * rollout.steps * line;
 }
 
@@ -196,24 +193,25 @@ bool flat_pays(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollou
 // `settles`, stop when every env's advantage has the bits that are already in the results. Return how many elements
 // that took.
 template <class Real>
-Index in_sequence(const CanonicalRollout<Real>& rollout, Index env, Index bottom, Index top, Real* following,
-                  bool settles) {
-    const Index distance = flat_distance(rollout);
+Index in_sequence(const CanonicalRollout<Real>& rollout, Index bottom, Index top, Real* following, bool settles) {
+    const Index distance = flat_distance(rollout), length = rollout.env_major ? rollout.steps : rollout.envs;
     const Real gamma = *rollout.gammas.data, gamma_lambda = *rollout.gamma_lambdas.data;
-    Index t = (top - 1) / distance, column = (top - 1) % distance, same = 0;
+    Index row = (top - 1) / length, column = (top - 1) % length, same = 0;
     for (Index k = top - 1; k >= bottom; --k) {
-        const Index n = env + column;
+        const Index t = rollout.env_major ? column : row, n = rollout.env_major ? row : column;
+        const bool is_last = t == rollout.steps - 1;
         const bool ends = *rollout.terminated.at(t, n) != 0;
         const bool cuts = rollout.truncated && *rollout.truncated.at(t, n) != 0;
         const Real value = *rollout.values.at(t, n);
         Real delta = *rollout.rewards.at(t, n);
         if (!ends) {
-            Real next = t + 1 < rollout.steps ? *rollout.next_values.at(t, n) : *rollout.last_values.at(0, n);
+            Real next = is_last ? *rollout.last_values.at(0, n) : *rollout.next_values.at(t, n);
             if (cuts && rollout.final_values) next = *rollout.final_values.at(t, n);
             delta = delta + gamma * next;
         }
         delta = delta - value;
-        Real& carry = following[column];
+        Real& carry = following[rollout.env_major ? 0 : column];
+        if (is_last) carry = rollout.last_advantages ? *rollout.last_advantages.at(0, n) : Real(0);
         carry = ends || cuts ? delta : delta + gamma_lambda * carry;
         if (rollout.returns) *rollout.returns.at(t, n) = carry + value;
         if (rollout.advantages) {
@@ -222,7 +220,7 @@ Index in_sequence(const CanonicalRollout<Real>& rollout, Index env, Index bottom
             if (settles && same == distance) return top - k;
             *there = carry;
         }
-        if (column-- == 0) column = distance - 1, --t;
+        if (column-- == 0) column = length - 1, --row;
     }
     return top - bottom;
 }
@@ -230,8 +228,7 @@ Index in_sequence(const CanonicalRollout<Real>& rollout, Index env, Index bottom
 // Compute again every piece of a flat array that did not begin with the bits with which the piece after it ended.
 // `started` and `ended` hold an advantage of every env for each piece. Return how many elements that took.
 template <class Real>
-Index settle(const CanonicalRollout<Real>& rollout, Index env, const Cut& cut, Index begin, const Real* started,
-             Real* ended) {
+Index settle(const CanonicalRollout<Real>& rollout, const Cut& cut, Index begin, const Real* started, Real* ended) {
     const Index distance = flat_distance(rollout);
     Index redone = 0;
     for (Index piece = cut.pieces - 2; piece >= 0; --piece) {
@@ -240,7 +237,7 @@ Index settle(const CanonicalRollout<Real>& rollout, Index env, const Cut& cut, I
         Real carry[kFlatDistance];
         std::copy_n(end + distance, distance, carry);
         const Index bottom = begin + piece * cut.steps;
-        const Index steps = in_sequence(rollout, env, bottom, bottom + cut.steps, carry, true);
+        const Index steps = in_sequence(rollout, bottom, bottom + cut.steps, carry, true);
         if (steps == cut.steps) std::copy_n(carry, distance, end);
         redone += steps;
     }

@@ -16,7 +16,7 @@ namespace fastgae {
 
 // The sweeps that may differ in their fastest level, for each dtype.
 enum class Sweep { short_rows, long_rows, next_values, env_major };
-constexpr const char* kSweepNames[] = {"short rows", "long rows", "rows with next_values", "env-major"};
+constexpr const char* kSweepNames[] = {"short rows", "long rows", "rows with next_values", "env-major with options"};
 
 // What this process knows of one kind of sweep. Only the thread that has set `measuring` writes the rest.
 struct PrefetchChoice {

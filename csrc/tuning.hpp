@@ -24,11 +24,6 @@ constexpr Index kTileBytes = tuned(64 * 1024, 2048);
 // Lanes whose tiles follow each other. All but the first tile are prefetched during the recursion before them: 1.4
 // times as fast from memory.
 constexpr Index kBatchLanes = tuned(256, 32);
-// The longest envs of which a lane has several, about how many steps such a lane has, and how many of these lanes are
-// computed together: in a cache, 4 to 12 steps of an env take 0.25 to 0.4 of the time, and 16 to 32 take 0.6 to 0.9.
-constexpr Index kShortSteps = 63;
-constexpr Index kRunSteps = tuned(256, 32);
-constexpr Index kRuns = tuned(64, 16);
 // Steps of the shortest runs that are prefetched. The CPU itself follows shorter ones: 0.75 times as fast at 16 steps.
 constexpr Index kPrefetchedSteps = tuned(32, 1);
 // Bytes between the rows of a tile. Without them the rows, a power of two long, would all fall into one cache set.
@@ -39,9 +34,9 @@ constexpr Index kTilePadding = 64;
 constexpr Index kStreamBytes = tuned(kHasStreamingStores ? Index(8) << 20 : PTRDIFF_MAX, 2048);
 // The same for the flat kernel, whose ordinary stores go to many places at once: 2 times as fast, and as fast at 2 MiB.
 constexpr Index kFlatStreamBytes = tuned(kHasStreamingStores ? Index(4) << 20 : PTRDIFF_MAX, 256);
-// Bytes of the smallest rollout with rows of one vector that waits for memory. There the flat kernel, which streams, is
-// 1.3 times as fast; on half as many bytes, 0.5 times.
-constexpr Index kVectorRowsBytes = Index(8) << 20;
+// Bytes of the smallest rollout of few envs that waits for memory. There the flat kernel, which streams, is 1.3 to 1.8
+// times as fast as rows of one vector; on half as many bytes, 0.5 times.
+constexpr Index kFlatRowsBytes = Index(8) << 20;
 // Numbers of one result that are streamed before as many of the other. With turns of half a cache line the two can meet
 // in one bank of the memory: up to 8 times as slow, depending on where the results lie.
 constexpr Index kStreamRun = tuned(128, 16);
@@ -64,10 +59,12 @@ constexpr Index kFlatPrefetchBytes = 256;
 // The share of L2 for one row of the carry, and as much for one row of values: a time-major sweep takes as many columns
 // at once. 1.9 times as fast as whole rows of a million envs.
 constexpr Index kSweepShare = tuned(8, PTRDIFF_MAX);
-// The longest vectors of what is streamed and waits for memory. NumPy's arrays begin 16 bytes after the start of a
-// cache line, so every vector of 64 bytes lies in two lines: wide rows take 1.2 times as long, and the flat kernel 1.1
-// to 2.6.
+// The longest vectors of what waits for memory or L3. NumPy's arrays begin 16 bytes after the start of a cache line, so
+// every vector of 64 bytes lies in two lines: rows take 1.2 to 1.5 times as long, and the flat kernel, whose 16 lanes
+// lie on twice as many pages as 8, takes 1.1 to 2.6 times as long.
 constexpr Index kWaitingVectorBytes = 32;
+// How many quarters of L2 the rollout fills that waits for neither, at most.
+constexpr Index kL2Quarters = 3;
 // The least columns of a sweep, also where the CPU does not report its L2.
 constexpr Index kSweepColumns = tuned(16384, 32);
 // The shortest contiguous rows that are swept as one array, if they are not streamed: 1.2 to 2 times as fast as row by
@@ -103,7 +100,6 @@ constexpr Index kSmallSteps = tuned(32 * 1024, 256);
 
 static_assert(kStreamRun >= 64 / Index(sizeof(float)), "a run must reach the next cache line, where it is cut");
 static_assert(kBatchLanes % kMaxLanes == 0, "every batch but the last fills its tiles");
-static_assert(kRuns % kMaxLanes == 0, "lanes of many envs fill their tiles");
 static_assert(kSweepColumns >= kMaxLanes, "short_rows takes rows of fewer than two vectors whole");
 
 }  // namespace fastgae

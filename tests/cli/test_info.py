@@ -30,7 +30,7 @@ def test_info(capsys, monkeypatch):
         assert shown["target"] in ((*backend.targets,) or (None,))
     assert set(facts["environment"]) == set(dispatch.ENVIRONMENT)
     compiled = any(backend.name == "cpp" and backend.available for backend in fastgae.backends())
-    sweeps = ["short rows", "long rows", "rows with next_values", "env-major"] * (
+    sweeps = ["short rows", "long rows", "rows with next_values", "env-major with options"] * (
         compiled and platform.machine() in ("x86_64", "AMD64")
     )
     assert {each["sweep"] for each in facts["prefetching"] if each["dtype"] == "float32"} == {*sweeps}

@@ -119,16 +119,18 @@ exact sums that take a mask with gaps for one without | csrc/exact_sums.hpp
 a thread that begins with the wrong piece | csrc/parallel.hpp
 - Lane lane = lane_at(first);
 + Lane lane = lane_at(first - first % cut.pieces);
-short envs that end with the value of another env | csrc/short_envs.hpp
-- = *last_values.at(0, n);
-+ = *last_values.at(0, first);
-short envs that go on in the next env | csrc/short_envs.hpp
-- truncated_[last] = 1;
-short envs that end with a delta of -0 | csrc/parallel.hpp
-- if (!joined.same_bits(one)) same = false;
-short envs with gaps read as if there were none | csrc/short_envs.hpp
-- if (from.env == steps) return decltype
-+ if (from.env >= steps) return decltype
+envs of one array that end with the value of another env | csrc/flat.inl
+- *last_values.at(0, end.env); };
++ *last_values.at(0, 0); };
+envs of one array that go on in the next env | csrc/flat.inl
+- &= ~(typename V::Bits(1) << k % V::width);
++ &= ~typename V::Bits(0);
+the last step of an env left out of one array | csrc/flat.inl
+- if (runs.ends[runs.next].element >= s)
++ if (runs.ends[runs.next].element > s)
+envs with gaps read as one array | csrc/kernels.hpp
+- view.env == rollout.steps ||
++ view.env >= rollout.steps ||
 a block of memory handed out twice | csrc/recycled.hpp
 - return removed(i);
 + return blocks_[i].data;

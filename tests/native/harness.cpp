@@ -145,8 +145,10 @@ void check(const fastgae::Target& target, const Problem& problem) {
     for (Matrix<double>* const wide : {&wide_gammas, &wide_lambdas})
         wide->fill([](Index, Index) { return double(below(1000)) / 999; });
     const auto poison = [](Index, Index) { return std::numeric_limits<Real>::signaling_NaN(); };
-    Matrix<Real> next_values(steps - 1, envs, env_major), last_values(1, envs, false), later(1, envs, false);
-    next_values.fill(real);
+    // V' of the steps before the last: in a matrix of their own, in one with a row more, or in the values.
+    const Index place = below(3);
+    Matrix<Real> next_values(steps - (place != 1), envs, env_major), last_values(1, envs, false), later(1, envs, false);
+    next_values.fill([&](Index t, Index n) { return place == 2 ? *values.view.at(t + 1, n) : number<Real>(); });
     last_values.fill(real);
     later.fill(real);
     Matrix<std::uint8_t> terminated(steps, envs, env_major), truncated(steps, envs, env_major),
@@ -167,6 +169,7 @@ void check(const fastgae::Target& target, const Problem& problem) {
     };
     fastgae::CanonicalRollout<Real> rollout = rollout_of(problem, rewards, values, terminated, truncated, finals);
     rollout.next_values = next_values.read();
+    if (place == 2) rollout.next_values = {values.view.at(1, 0), values.view.step, values.view.env};
     rollout.last_values = last_values.read();
     if (problem.advantages) rollout.advantages = advantages.view;
     if (problem.returns) rollout.returns = returns.view;

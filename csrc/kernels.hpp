@@ -70,10 +70,10 @@ struct CanonicalRollout {
 // Return whether every matrix of a rollout is one contiguous array.
 template <class Real>
 bool is_dense(const CanonicalRollout<Real>& rollout) {
-    const auto dense = [&](const auto& view) {
-        if (rollout.env_major) return !view || view.env == rollout.steps || rollout.envs == 1;
-        return !view || view.step == rollout.envs;
-    };
+    const bool env_major = rollout.env_major;
+    if (env_major && rollout.envs == 1) return true;
+    const Index length = env_major ? rollout.steps : rollout.envs;
+    const auto dense = [&](const auto& view) { return !view || (env_major ? view.env : view.step) == length; };
     return dense(rollout.rewards) && dense(rollout.values) && dense(rollout.next_values) &&
            dense(rollout.final_values) && dense(rollout.terminated) && dense(rollout.truncated) &&
            dense(rollout.advantages) && dense(rollout.returns);

@@ -59,6 +59,7 @@ Index warm_up_steps(const CanonicalRollout<Real>& rollout) {
 // begins `warm_up` steps after the end of the piece, and after the steps there that do not exist, which pass it on.
 struct Cut {
     Index pieces, steps, warm_up;
+    Index elements() const { return pieces * (steps + warm_up); }
 };
 
 // Return how many elements a thread computes in sequence, one batch of lanes after another.
@@ -156,18 +157,24 @@ Cut best_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout,
     return whole;
 }
 
-// Return the cut of a dense rollout as one flat array, in elements, or no pieces if it has another layout or is too
-// short. The cut leaves out the last row or the last step, whose V' is stored elsewhere, and the elements before the
-// first whole line of the results.
+// Return whether a rollout can be computed as one flat array: it is dense, and has a cache line for some lanes at
+// least.
 template <class Real>
-Cut flat_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index num_threads) {
+bool is_flat(const CanonicalRollout<Real>& rollout) {
+    return rollout.steps * rollout.envs * Index(sizeof(Real)) > 4 * 64 && flat_distance(rollout) <= kFlatDistance &&
+           !rollout.has_options() && is_dense(rollout);
+}
+
+// Return the cut of a flat array, in elements, or no pieces if it is too short. The cut leaves out the last row or the
+// last step, whose V' is stored elsewhere, and the elements before the first whole line of the results.
+template <class Real>
+Cut flat_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index forgotten, Index num_threads) {
     constexpr Index line = 64 / sizeof(Real);
     const Index distance = flat_distance(rollout);
-    if (distance > kFlatDistance || !is_dense(rollout)) return {};
     const Index length = (rollout.steps * rollout.envs - distance - (line - 1)) / line * line;
     const Index pieces = kernel.flat_lanes * num_threads;
     if (length < pieces * line) return {};
-    const Index warm_up = rounded_up(std::min(warm_up_steps(rollout), rollout.steps) * distance, line);
+    const Index warm_up = rounded_up(std::min(forgotten, rollout.steps) * distance, line);
     Index lines = (length - warm_up) / pieces / line;
     if (lines % 4 == 0) --lines;  // runs that begin some 4 KiB apart would share too few sets of a cache
     if (lines < 1) return {};
@@ -181,7 +188,7 @@ Cut flat_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout,
 template <class Real>
 bool flat_pays(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, const Cut& cut, const Cut& lanes_cut,
                bool vector_rows, Index num_threads) {
-    const Index elements = cut.pieces / num_threads * (cut.steps + cut.warm_up);
+    const Index elements = cut.elements() / num_threads;
     if (rollout.env_major) return 5 * elements <= 6 * lanes_cost(kernel, rollout, lanes_cut, num_threads);
     constexpr Index line = 64 / sizeof(Real);
     const Index row = vector_rows ? 19 : 32 * (rounded_up(rollout.envs, kernel.vector) / kernel.vector);

@@ -129,8 +129,8 @@ the last step of an env left out of one array | csrc/flat.inl
 - if (runs.ends[runs.next].element >= s)
 + if (runs.ends[runs.next].element > s)
 envs with gaps read as one array | csrc/kernels.hpp
-- view.env == rollout.steps ||
-+ view.env >= rollout.steps ||
+- (env_major ? view.env : view.step) == length;
++ (env_major ? view.env : view.step) >= length;
 a block of memory handed out twice | csrc/recycled.hpp
 - return removed(i);
 + return blocks_[i].data;

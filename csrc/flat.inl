@@ -33,7 +33,6 @@ struct FlatRuns {
     Pointers<Real> at;
     Real *advantages, *returns;
     Index stride;
-    Real gamma;
     Index shift;  // streaming: the element of a block at which a line of the returns begins
     alignas(64) Real lines[lanes][2 * FlatBlock<Real>::steps];  // returns of a block, and of the one after it
     Index flags_begin;  // the element of each run at which the copied flags begin
@@ -108,7 +107,7 @@ FASTGAE_NO_INLINE void end_envs(FlatRuns<Real>& runs, Index s, FlatBlock<Real>& 
     using Block = FlatBlock<Real>;
     const CanonicalRollout<Real>& rollout = runs.rollout;
     const View<const Real> last_values = rollout.last_values, last_advantages = rollout.last_advantages;
-    const Real gamma = runs.gamma, gamma_lambda = *rollout.gamma_lambdas.data;
+    const Real gamma = *rollout.gammas.data, gamma_lambda = *rollout.gamma_lambdas.data;
     const Pointers<Real> at = runs.at;
     const Index steps = rollout.steps, stride = runs.stride;
     std::size_t next = runs.next;
@@ -131,7 +130,7 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
     using V = Vector<Real>;
     using Block = FlatBlock<Real>;
     if (s < runs.flags_begin) copy_flags<In, prefetches>(runs, bottom, s + Block::steps);
-    const auto gamma = V::all(runs.gamma);
+    const auto gamma = V::all(*runs.rollout.gammas.data);
     for (Index group = 0; group < Block::groups; ++group) {
         unrolled<Block::parts>([&](int reversed) FASTGAE_INLINE_LAMBDA {
             const Index part = Block::parts - 1 - reversed;
@@ -275,7 +274,6 @@ void flat(const CanonicalRollout<Real>& rollout, Index first, Index stride, Inde
                from_first(rollout.terminated.data),  from_first(rollout.truncated.data)};
     runs.advantages = from_first(rollout.advantages.data), runs.returns = from_first(rollout.returns.data);
     runs.stride = stride;
-    runs.gamma = *rollout.gammas.data;
     runs.shift = to_line(runs.returns);
     runs.find_ends(first, top);
     const auto write = with_outputs(rollout, [&](auto out) {

@@ -55,8 +55,9 @@ Index warm_up_steps(const CanonicalRollout<Real>& rollout) {
     return std::max(first + of(rollout.tail_lambdas, 1), of(rollout.returns_gamma_lambdas, 1));
 }
 
-// Every env cut into `pieces` pieces of `steps` steps. All but the last piece of an env have a warm-up: the recursion
-// begins `warm_up` steps after the end of the piece, and after the steps there that do not exist, which pass it on.
+// Every env, or a flat array, cut into `pieces` pieces of `steps` steps or elements. All but its last piece have a
+// warm-up: the recursion begins `warm_up` steps after the end of the piece, and after the steps there that do not
+// exist, which pass it on.
 struct Cut {
     Index pieces, steps, warm_up;
     Index elements() const { return pieces * (steps + warm_up); }

@@ -1,6 +1,6 @@
-// Flat: a dense rollout, env-major or of few envs. It is one array in which element k + distance is the step after
-// element k, unless an env ends there. The driver cuts the array into runs of the same length, one for each lane, which
-// are computed side by side.
+// Flat: a dense rollout, env-major, also with a mask, or of few envs. It is one array in which element k + distance is
+// the step after element k, unless an env ends there. The driver cuts the array into runs of the same length, one for
+// each lane, which are computed side by side.
 //
 // A block holds one cache line of every lane. Its deltas are computed along the array and transposed, so that one
 // vector holds the same element of many lanes; the chain of steps runs over them; the advantages are transposed back
@@ -17,6 +17,8 @@ struct FlatBlock {
 
     alignas(64) Real numbers[(steps + kFlatDistance) * lanes];  // (elements, lanes): deltas, then advantages
     alignas(64) typename V::Bits gates[parts * lanes];          // (parts, lanes): bit k is the trace gate of element k
+    alignas(64) typename V::Bits skipped[parts * lanes];        // the same: bit k is set if element k does not exist
+    const std::uint8_t* exists;                                 // whether the elements of the first lane do: a copy
     Real* following() { return numbers + steps * lanes; }       // the advantages of the elements after the block
 };
 
@@ -30,18 +32,25 @@ struct FlatRuns {
     static constexpr Index copied = 64;
 
     const CanonicalRollout<Real>& rollout;
-    Pointers<Real> at;
+    Pointers<Real> at;         // terminated is null where it is left out
+    const std::uint8_t* mask;  // or null
     Real *advantages, *returns;
     Index stride;
     Index shift;  // streaming: the element of a block at which a line of the returns begins
     alignas(64) Real lines[lanes][2 * FlatBlock<Real>::steps];  // returns of a block, and of the one after it
     Index flags_begin;  // the element of each run at which the copied flags begin
     std::uint8_t terminated[lanes][copied], truncated[lanes][copied];
+    std::uint8_t exists[2][lanes][copied];  // of the mask; the results of a block are written after the next copy
+    int copy = 0;
     // The last step of an env that each run reaches next, from the highest element on: a ring that begins at `next`.
     struct End {
         Index element = PTRDIFF_MIN, lane, env;
     } ends[lanes];
     std::size_t next = 0;
+    // Of a mask that passes values on: 1 if the element after the next block exists, or else V' of that element; and V'
+    // of the next block.
+    std::uint8_t exists_after[lanes];
+    Real passed_on[lanes], passed[lanes][FlatBlock<Real>::steps];
 
     explicit FlatRuns(const CanonicalRollout<Real>& rollout) : rollout(rollout) {}
 
@@ -55,6 +64,15 @@ struct FlatRuns {
             ends[i] = end;
         }
     }
+
+    // Read the states that follow element `top` of each run, or write them.
+    void read_passed_on(Index top, const Real* carry) {
+        for (Index lane = 0; lane < lanes; ++lane)
+            exists_after[lane] = mask[lane * stride + top] != 0, passed_on[lane] = carry[lane];
+    }
+    void write_passed_on(Real* carry) const {
+        for (Index lane = 0; lane < lanes; ++lane) carry[lane] = exists_after[lane] ? Real(0) : passed_on[lane];
+    }
 };
 
 // Copy the flags of the elements [bottom, top) of every run, or of the last of them if there is not enough room. The
@@ -66,12 +84,16 @@ void copy_flags(FlatRuns<Real>& runs, Index bottom, Index top) {
         runs.flags_begin = top - count;
         for (Index lane = 0; lane < FlatRuns<Real>::lanes; ++lane) {
             const Index k = lane * runs.stride + runs.flags_begin;
-            std::memcpy(runs.terminated[lane], runs.at.terminated + k, count);
-            if constexpr (In::truncated) std::memcpy(runs.truncated[lane], runs.at.truncated + k, count);
-            if constexpr (prefetches) prefetch_below(runs.at.terminated + k, copied);
-            if constexpr (prefetches && In::truncated) prefetch_below(runs.at.truncated + k, copied);
+            const auto take = [&](const std::uint8_t* from, std::uint8_t* to) {
+                std::memcpy(to, from + k, count);
+                if constexpr (prefetches) prefetch_below(from + k, copied);
+            };
+            if (runs.at.terminated) take(runs.at.terminated, runs.terminated[lane]);
+            if constexpr (In::truncated) take(runs.at.truncated, runs.truncated[lane]);
+            if constexpr (In::mask) take(runs.mask, runs.exists[runs.copy][lane]);
         }
     };
+    runs.copy ^= 1;
     if (top - bottom >= copied)
         copy(std::integral_constant<Index, copied>());
     else
@@ -98,6 +120,55 @@ FASTGAE_INLINE Deltas<V> flat_deltas(const Pointers<typename V::Real>& at, typen
     return deltas<V, In>(at, 0, gamma);
 }
 
+// Return whether V' of a step in a block may be V of a later step than the next one, or be passed on to the blocks
+// below it. A mask may have other bytes than 1, which only take longer.
+template <class Real>
+FASTGAE_INLINE bool passes_values(const FlatRuns<Real>& runs, Index s, const FlatBlock<Real>& block) {
+    constexpr std::uint64_t ones = 0x0101010101010101;
+    std::uint64_t differs = 0, all = 1;
+    for (Index lane = 0; lane < FlatRuns<Real>::lanes; ++lane) {
+        const std::uint64_t after = runs.exists_after[lane];
+        for (Index i = 0; i < FlatBlock<Real>::steps; i += 8) {
+            std::uint64_t eight;
+            std::memcpy(&eight, block.exists + lane * FlatRuns<Real>::copied + i, sizeof eight);
+            differs |= eight ^ after * ones;
+        }
+        all &= after;
+    }
+    // The last step of an env gets last_values in end_envs. Only one that does not exist passes them on.
+    return differs || (!all && runs.ends[runs.next].element >= s);
+}
+
+// Write V' of a block, which is V of the next step that exists.
+template <class Real>
+FASTGAE_NO_INLINE void pass_block(FlatRuns<Real>& runs, Index s, const FlatBlock<Real>& block) {
+    using V = Vector<Real>;
+    using Block = FlatBlock<Real>;
+    const CanonicalRollout<Real>& rollout = runs.rollout;
+    alignas(64) typename V::Bits skipped[Block::parts * Block::lanes];
+    for (Index lane = 0; lane < Block::lanes; ++lane) {
+        std::copy_n(runs.at.next_values + lane * runs.stride + s, Block::steps, runs.passed[lane]);
+        unrolled<Block::parts>([&](int part) FASTGAE_INLINE_LAMBDA {
+            const std::uint8_t* const exists = block.exists + lane * FlatRuns<Real>::copied + part * V::width;
+            skipped[part * Block::lanes + lane] = V::bits(V::zero_flags(exists));
+        });
+    }
+    for (auto [element, lane, env] : runs.ends)
+        for (; element >= s; element -= rollout.steps, --env) {
+            const std::size_t after = element - s + 1;
+            runs.passed[lane][after - 1] = *rollout.last_values.at(0, env);
+            if (after == Block::steps)
+                runs.exists_after[lane] = 1;
+            else
+                skipped[after / V::width * Block::lanes + lane] &= ~(typename V::Bits(1) << after % V::width);
+        }
+    for (Index lane = 0; lane < Block::lanes; lane += V::width)
+        pass_down<V>(runs.passed[lane], Block::steps, Block::steps, skipped + lane, Block::lanes,
+                     runs.exists_after + lane, runs.passed_on + lane);
+    for (Index lane = 0; lane < Block::lanes; ++lane)
+        runs.exists_after[lane] = block.exists[lane * FlatRuns<Real>::copied] != 0;
+}
+
 // Compute the last steps of envs in the block that begins at element s of each run. The step after each in the array
 // belongs to the next env, so its gate is closed.
 template <class In, class Real>
@@ -108,18 +179,25 @@ FASTGAE_NO_INLINE void end_envs(FlatRuns<Real>& runs, Index s, FlatBlock<Real>& 
     const CanonicalRollout<Real>& rollout = runs.rollout;
     const View<const Real> last_values = rollout.last_values, last_advantages = rollout.last_advantages;
     const Real gamma = *rollout.gammas.data, gamma_lambda = *rollout.gamma_lambdas.data;
-    const Pointers<Real> at = runs.at;
-    const Index steps = rollout.steps, stride = runs.stride;
     std::size_t next = runs.next;
     for (; runs.ends[next].element >= s; next = (next + 1) % Block::lanes) {
         const auto end = runs.ends[next];
+        const Index i = end.lane * runs.stride + end.element, flag = end.element - runs.flags_begin;
+        const Pointers<Real> at = {runs.at.rewards + i,
+                                   runs.at.values + i,
+                                   runs.at.values + i,
+                                   In::final_values ? runs.at.final_values + i : nullptr,
+                                   runs.terminated[end.lane] + flag,
+                                   runs.truncated[end.lane] + flag};
         const auto to_last = [&](Real) FASTGAE_INLINE_LAMBDA { return *last_values.at(0, end.env); };
-        const auto d = deltas<One, In>(at, end.lane * stride + end.element, gamma, to_last);
+        const auto d = deltas<One, In>(at, 0, gamma, to_last);
         const Real following = last_advantages ? *last_advantages.at(0, end.env) : Real(0);
         const std::size_t k = end.element - s;
-        block.numbers[k * Block::lanes + end.lane] = advantage<One>(d.delta, d.trace_open, gamma_lambda, following);
+        const bool exists = !In::mask || block.exists[end.lane * FlatRuns<Real>::copied + k];
+        block.numbers[k * Block::lanes + end.lane] =
+            exists ? advantage<One>(d.delta, d.trace_open, gamma_lambda, following) : following;
         block.gates[k / V::width * Block::lanes + end.lane] &= ~(typename V::Bits(1) << k % V::width);
-        runs.ends[next] = {end.element - steps, end.lane, end.env - 1};
+        runs.ends[next] = {end.element - rollout.steps, end.lane, end.env - 1};
     }
     runs.next = next;
 }
@@ -130,6 +208,15 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
     using V = Vector<Real>;
     using Block = FlatBlock<Real>;
     if (s < runs.flags_begin) copy_flags<In, prefetches>(runs, bottom, s + Block::steps);
+    const Real* next_values = runs.at.next_values + s;
+    Index next_stride = runs.stride;
+    if constexpr (In::mask) {
+        block.exists = runs.exists[runs.copy][0] + (s - runs.flags_begin);
+        if (runs.rollout.mask_passes_values && passes_values(runs, s, block)) {
+            pass_block(runs, s, block);
+            next_values = runs.passed[0], next_stride = Block::steps;
+        }
+    }
     const auto gamma = V::all(*runs.rollout.gammas.data);
     for (Index group = 0; group < Block::groups; ++group) {
         unrolled<Block::parts>([&](int reversed) FASTGAE_INLINE_LAMBDA {
@@ -138,14 +225,19 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
             const std::uint8_t* const terminated = runs.terminated[first_lane] + flag;
             const std::uint8_t* const truncated = runs.truncated[first_lane] + flag;
             auto* const gates = block.gates + part * Block::lanes + first_lane;
+            auto* const skipped = block.skipped + part * Block::lanes + first_lane;
+            const std::uint8_t* const exists = runs.exists[runs.copy][first_lane] + flag;
+            const Real* const next = next_values + first_lane * next_stride + part * V::width;
             Index k = first_lane * runs.stride + from;
             typename V::Type x[V::width];
             unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA {
                 const Index copied = i * FlatRuns<Real>::copied;
-                const Pointers<Real> at = {
-                    runs.at.rewards + k,     runs.at.values + k,
-                    runs.at.next_values + k, In::final_values ? runs.at.final_values + k : nullptr,
-                    terminated + copied,     truncated + copied};
+                const Pointers<Real> at = {runs.at.rewards + k,
+                                           runs.at.values + k,
+                                           In::mask ? next + i * next_stride : runs.at.next_values + k,
+                                           In::final_values ? runs.at.final_values + k : nullptr,
+                                           terminated + copied,
+                                           truncated + copied};
                 if (prefetches && part == 0) {
                     prefetch_below(at.rewards, kFlatPrefetchBytes);
                     prefetch_below(at.values, kFlatPrefetchBytes);
@@ -153,6 +245,11 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
                 const Deltas<V> d = flat_deltas<V, In>(at, gamma);
                 x[i] = d.delta;
                 gates[i] = V::bits(d.trace_open);
+                if constexpr (In::mask) {
+                    const auto skips = V::zero_flags(exists + copied);
+                    x[i] = V::select(skips, V::all(-0.0), x[i]);
+                    skipped[i] = V::bits(skips), gates[i] |= skipped[i];
+                }
                 k += runs.stride;
             });
             V::transpose(x);
@@ -165,7 +262,7 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
 }
 
 // Turn the deltas of a block into advantages, in place, and pass on those that the block before it needs.
-template <int distance, class Real>
+template <int distance, Masked masked, class Real>
 void chain_flat(FlatBlock<Real>& block, FlatBlock<Real>& before, Real gamma_lambda) {
     using V = Vector<Real>;
     using Block = FlatBlock<Real>;
@@ -178,10 +275,19 @@ void chain_flat(FlatBlock<Real>& block, FlatBlock<Real>& before, Real gamma_lamb
     unrolled<steps>([&](int i) FASTGAE_INLINE_LAMBDA {
         const int k = steps - 1 - i;
         unrolled<groups>([&](int group) FASTGAE_INLINE_LAMBDA {
-            const auto bits = V::load_bits(block.gates + k / V::width * Block::lanes + group * V::width);
-            a[k][group] = advantage<V>(V::load(at(k, group)), V::bit(bits, k % V::width), V::all(gamma_lambda),
-                                       a[k + distance][group]);
-            V::store(at(k, group), a[k][group]);
+            const Index of_group = k / V::width * Block::lanes + group * V::width;
+            const auto open = V::bit(V::load_bits(block.gates + of_group), k % V::width);
+            if constexpr (masked != Masked::no) {
+                // Where an element is skipped, -0.0 + 1 A_next is A_next. A select would be one more thing to wait for.
+                const auto skipped = V::bit(V::load_bits(block.skipped + of_group), k % V::width);
+                const auto decay = V::select(skipped, V::all(1), V::all(gamma_lambda));
+                a[k][group] = advantage<V>(V::load(at(k, group)), open, decay, a[k + distance][group]);
+                const bool blanks = masked == Masked::blanks;
+                V::store(at(k, group), blanks ? V::select(skipped, V::all(0), a[k][group]) : a[k][group]);
+            } else {
+                a[k][group] = advantage<V>(V::load(at(k, group)), open, V::all(gamma_lambda), a[k + distance][group]);
+                V::store(at(k, group), a[k][group]);
+            }
         });
     });
     unrolled<distance * groups>(
@@ -207,13 +313,14 @@ void stream_shifted(FlatRuns<Real>& runs, Index bottom, Index s, Index top) {
 }
 
 // Write the results of the block that begins at element s of each run. If `shifted`, the returns have their lines at
-// other elements than the advantages.
-template <class Out, bool streamed, bool shifted, class Real>
+// other elements than the advantages. If it blanks, A = 0 and R = V where the step does not exist.
+template <class Out, bool streamed, bool shifted, bool blanks, class Real>
 void write_flat(FlatRuns<Real>& runs, Index bottom, Index s, Index top, const FlatBlock<Real>& block) {
     using V = Vector<Real>;
     using Block = FlatBlock<Real>;
     const auto put = [](Real* to, typename V::Type x)
                          FASTGAE_INLINE_LAMBDA { streamed ? V::stream(to, x) : V::store(to, x); };
+    const std::uint8_t* const exists = block.exists;
     for (Index group = 0; group < Block::groups; ++group) {
         typename V::Type x[Block::parts][V::width];
         unrolled<Block::parts>([&](int part) FASTGAE_INLINE_LAMBDA {
@@ -224,23 +331,26 @@ void write_flat(FlatRuns<Real>& runs, Index bottom, Index s, Index top, const Fl
         });
         const auto for_each_vector = [&](const auto& body) FASTGAE_INLINE_LAMBDA {
             Index k = group * V::width * runs.stride + s;
-            unrolled<V::width>([&](int lane) FASTGAE_INLINE_LAMBDA {
-                Real* const line = runs.lines[group * V::width + lane];
+            unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA {
                 unrolled<Block::parts>([&](int part) FASTGAE_INLINE_LAMBDA {
-                    const Index from = part * V::width;
-                    body(x[part][lane], k + from, line + from);
+                    body(x[part][i], k + part * V::width, group * V::width + i, part * V::width);
                 });
                 k += runs.stride;
             });
         };
         // Stream all lines of one result before the lines of the other: see stream in memory.inl.
         if constexpr (Out::advantages)
-            for_each_vector([&](typename V::Type a, Index k, Real*)
+            for_each_vector([&](typename V::Type a, Index k, Index, Index)
                                 FASTGAE_INLINE_LAMBDA { put(runs.advantages + k, a); });
         if constexpr (Out::returns)
-            for_each_vector([&](typename V::Type a, Index k, Real* line) FASTGAE_INLINE_LAMBDA {
-                const auto returns = a + V::load(runs.at.values + k);
-                shifted ? V::store(line, returns) : put(runs.returns + k, returns);
+            for_each_vector([&](typename V::Type a, Index k, Index lane, Index from) FASTGAE_INLINE_LAMBDA {
+                const auto value = V::load(runs.at.values + k);
+                auto returns = a + value;
+                if constexpr (blanks) {
+                    const auto skipped = V::zero_flags(exists + lane * FlatRuns<Real>::copied + from);
+                    returns = V::select(skipped, value, returns);
+                }
+                shifted ? V::store(runs.lines[lane] + from, returns) : put(runs.returns + k, returns);
             });
     }
     if constexpr (shifted) stream_shifted(runs, bottom, s, top);
@@ -252,7 +362,7 @@ using ChainFlat = void (*)(FlatBlock<Real>&, FlatBlock<Real>&, Real gamma_lambda
 // Return the chain for a distance from 1 to kFlatDistance.
 template <class Real, int... i>
 ChainFlat<Real> chain_of(Index distance, std::integer_sequence<int, i...>) {
-    constexpr ChainFlat<Real> chains[] = {chain_flat<i + 1, Real>...};
+    constexpr ChainFlat<Real> chains[] = {chain_flat<i + 1, Masked::no, Real>...};
     return chains[distance - 1];
 }
 
@@ -263,29 +373,45 @@ void flat(const CanonicalRollout<Real>& rollout, Index first, Index stride, Inde
     const Index distance = flat_distance(rollout);
     const auto from_first = [&](auto* data) { return data ? data + first : nullptr; };
     const auto fill = with_inputs(rollout, [&](auto in) {
-        using In = decltype(in);
-        return store == Store::streamed ? &fill_flat<In, true, Real> : &fill_flat<In, false, Real>;
+        const auto fill_with = [&](auto with) {
+            using In = decltype(with);
+            return store == Store::streamed ? &fill_flat<In, true, Real> : &fill_flat<In, false, Real>;
+        };
+        return rollout.mask ? fill_with(WithMask<decltype(in)>()) : fill_with(in);
     });
-    const auto chain = chain_of<Real>(distance, std::make_integer_sequence<int, kFlatDistance>());
+    const bool blanks = rollout.mask && !rollout.carry_over;
+    const auto chain = blanks         ? &chain_flat<1, Masked::blanks, Real>
+                       : rollout.mask ? &chain_flat<1, Masked::carries_over, Real>
+                                      : chain_of<Real>(distance, std::make_integer_sequence<int, kFlatDistance>());
 
     FlatRuns<Real> runs(rollout);
     runs.at = {from_first(rollout.rewards.data),     from_first(rollout.values.data),
                from_first(rollout.next_values.data), from_first(rollout.final_values.data),
                from_first(rollout.terminated.data),  from_first(rollout.truncated.data)};
+    if (repeats_terminated(rollout)) {
+        runs.at.terminated = nullptr;
+        std::memset(runs.terminated, 0, sizeof runs.terminated);
+    }
+    runs.mask = from_first(rollout.mask.data);
     runs.advantages = from_first(rollout.advantages.data), runs.returns = from_first(rollout.returns.data);
     runs.stride = stride;
     runs.shift = to_line(runs.returns);
     runs.find_ends(first, top);
     const auto write = with_outputs(rollout, [&](auto out) {
         using Out = decltype(out);
-        constexpr bool both = Out::advantages && Out::returns;
-        if (store != Store::streamed) return &write_flat<Out, false, false, Real>;
-        return both && runs.shift ? &write_flat<Out, true, both, Real> : &write_flat<Out, true, false, Real>;
+        const auto with = [&](auto blanked) {
+            constexpr bool both = Out::advantages && Out::returns;
+            if (store != Store::streamed) return &write_flat<Out, false, false, blanked, Real>;
+            return both && runs.shift ? &write_flat<Out, true, both, blanked, Real>
+                                      : &write_flat<Out, true, false, blanked, Real>;
+        };
+        return blanks ? with(std::true_type()) : with(std::false_type());
     });
     runs.flags_begin = top;
     Block blocks[2];
     Block *block = &blocks[0], *before = &blocks[1];
     std::copy_n(carry, distance * Block::lanes, block->following());
+    if (rollout.mask) runs.read_passed_on(top, carry + Block::lanes);
     fill(runs, bottom, top - Block::steps, *block);
     for (Index s = top - Block::steps; s >= bottom; s -= Block::steps) {
         chain(*block, *before, *rollout.gamma_lambdas.data);
@@ -294,4 +420,5 @@ void flat(const CanonicalRollout<Real>& rollout, Index first, Index stride, Inde
         std::swap(block, before);
     }
     std::copy_n(block->following(), distance * Block::lanes, carry);
+    if (rollout.mask) runs.write_passed_on(carry + Block::lanes);
 }

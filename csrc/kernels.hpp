@@ -62,21 +62,28 @@ struct CanonicalRollout {
     bool has_numbers() const { return !(gammas.step || gammas.env || gamma_lambdas.step || gamma_lambdas.env); }
 
     // Return whether an option changes the step. last_advantages does not.
-    bool has_options() const {
-        return recursion != Recursion::gae || !has_numbers() || mask || ratios || returns_gamma_lambdas || tail_lambdas;
+    bool has_options() const { return mask || has_options_but_mask(); }
+    bool has_options_but_mask() const {
+        return recursion != Recursion::gae || !has_numbers() || ratios || returns_gamma_lambdas || tail_lambdas;
     }
 };
 
-// Return whether every matrix of a rollout is one contiguous array.
+// Return whether one row of flags of termination stands for all.
 template <class Real>
-bool is_dense(const CanonicalRollout<Real>& rollout) {
+bool repeats_terminated(const CanonicalRollout<Real>& rollout) {
+    return rollout.env_major ? rollout.envs > 1 && !rollout.terminated.env : !rollout.terminated.step;
+}
+
+// Return whether every matrix of a rollout is one contiguous array; `but_terminated`: every other matrix.
+template <class Real>
+bool is_dense(const CanonicalRollout<Real>& rollout, bool but_terminated = false) {
     const bool env_major = rollout.env_major;
     if (env_major && rollout.envs == 1) return true;
     const Index length = env_major ? rollout.steps : rollout.envs;
     const auto dense = [&](const auto& view) { return !view || (env_major ? view.env : view.step) == length; };
     return dense(rollout.rewards) && dense(rollout.values) && dense(rollout.next_values) &&
-           dense(rollout.final_values) && dense(rollout.terminated) && dense(rollout.truncated) &&
-           dense(rollout.advantages) && dense(rollout.returns);
+           dense(rollout.final_values) && (but_terminated || dense(rollout.terminated)) && dense(rollout.truncated) &&
+           dense(rollout.mask) && dense(rollout.advantages) && dense(rollout.returns);
 }
 
 // Return whether V' of a step is read elsewhere than from the values of the next step.
@@ -89,6 +96,14 @@ bool has_own_next_values(const CanonicalRollout<Real>& rollout) {
 template <class Real>
 Index flat_distance(const CanonicalRollout<Real>& rollout) {
     return rollout.env_major ? 1 : rollout.envs;
+}
+
+// Return how many states follow an element of a flat array: the advantages of as many elements as lie between a step
+// and the next one; with a mask one advantage, and V of the next step that exists if a step that does not comes first,
+// or else 0.
+template <class Real>
+Index flat_states(const CanonicalRollout<Real>& rollout) {
+    return flat_distance(rollout) + bool(rollout.mask);
 }
 
 // The numbers that a recursion carries from step t + 1 to step t. step.inl has the equations.
@@ -139,6 +154,7 @@ constexpr Index kMaxLanes = 16;
 
 // The most envs of a time-major rollout that is computed as one flat array, as env-major ones of any size are.
 constexpr Index kFlatDistance = 8;
+static_assert(kFlatDistance >= 2, "there is room for the states of a rollout with a mask");
 
 // A run of steps of one env. Its recursion runs at the same time as the recursions of other lanes. Its step 0 is the
 // step `origin` of the env. A lane ends with the rollout or before it, but it may begin before step 0.
@@ -172,11 +188,11 @@ struct Kernels {
     // and `scratch` are aligned to 64 bytes, and a row of `states` has room for a multiple of `width` numbers.
     void (*lanes)(const CanonicalRollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
                   Index stride, Real* scratch, Store, Prefetching& prefetching);
-    // A dense rollout without options: compute the elements [bottom, top) of `flat_lanes` runs. Run i begins at element
-    // first + i * stride of the memory. `carry` is a (flat_distance, flat_lanes) matrix with the advantages of the
-    // elements from top on before the call, and from bottom on after it. No run may reach the last row of a time-major
-    // rollout, or the last step of the last env. The limits are multiples of a cache line, and streamed results begin
-    // at one.
+    // A rollout for which is_flat is true: compute the elements [bottom, top) of `flat_lanes` runs. Run i begins at
+    // element first + i * stride of the memory. `carry` is a (flat_states, flat_lanes) matrix with the states that
+    // follow the elements before the call, and those of the first elements after it. No run may reach the last row of a
+    // time-major rollout, or the last step of the last env. The limits are multiples of a cache line, and streamed
+    // results begin at one.
     Index flat_lanes;
     void (*flat)(const CanonicalRollout<Real>&, Index first, Index stride, Index bottom, Index top, Real* carry, Store);
     // Fill the returns of the envs [first, last) with those of n steps, at most as many as the rollout has.

@@ -213,24 +213,8 @@ void pass_values(const Tile<Real>& tile, Real* carries) {
         else
             exists[i] = *in_env(rollout.mask, end, env) != 0;
     }
-    for (Index i = 0; i < Tile<Real>::lanes; i += V::width) {
-        auto carry = V::load(carries + i);
-        auto skipped = V::zero_flags(exists + i);
-        for (Index k = tile.steps - V::width; k >= 0; k -= V::width) {
-            typename V::Type x[V::width];
-            unrolled<V::width>([&](int r) FASTGAE_INLINE_LAMBDA { x[r] = V::load(tile.row(i + r) + k); });
-            V::transpose(x);
-            const auto bits = V::load_bits(tile.skipped + k * Tile<Real>::chains + i);
-            unrolled<V::width>([&](int r) FASTGAE_INLINE_LAMBDA {
-                const int step = V::width - 1 - r;
-                x[step] = carry = V::select(skipped, carry, x[step]);
-                skipped = V::bit(bits, step);
-            });
-            V::transpose(x);
-            unrolled<V::width>([&](int r) FASTGAE_INLINE_LAMBDA { V::store(tile.row(i + r) + k, x[r]); });
-        }
-        V::store(carries + i, carry);
-    }
+    for (Index i = 0; i < Tile<Real>::lanes; i += V::width)
+        pass_down<V>(tile.row(i), tile.pitch, tile.steps, tile.skipped + i, Tile<Real>::lanes, exists + i, carries + i);
 }
 
 // Return c of Retrace of the first step from t on that exists; 0 if there is none.

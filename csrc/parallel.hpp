@@ -185,9 +185,10 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
 template <class Real>
 Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, const Cut& cut, Index num_threads,
                Store store) {
-    const Index distance = flat_distance(rollout), lanes = kernel.flat_lanes;
+    const Index distance = flat_distance(rollout), states_of_run = flat_states(rollout), lanes = kernel.flat_lanes;
     const Index begin = to_line(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
-    std::vector<Real> states(2 * cut.pieces * distance);
+    const Index forgotten = rollout.mask ? warm_up_steps(rollout) : 0;
+    std::vector<Real> states(2 * cut.pieces * states_of_run);
     Real *const started = states.data(), *const ended = started + states.size() / 2;
 
     spread({cut.pieces / lanes, 1, num_threads}, [&](Index, Index batch, Index end) {
@@ -196,25 +197,34 @@ Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollou
             alignas(64) Real carry[kFlatDistance * kMaxLanes] = {};
             // The kernel orders the advantages of a lane by element, the driver by env.
             const auto of_lane = [&](Index lane, Index k, Real* by_env, const auto& copy) {
-                for (Index j = 0; j < distance; ++j)
-                    copy(carry[j * lanes + lane], by_env[(first + lane * cut.steps + k + j) % distance]);
+                for (Index j = 0; j < states_of_run; ++j) {
+                    const Index env = (first + lane * cut.steps + k + j) % distance;
+                    copy(carry[j * lanes + lane], by_env[j < distance ? env : j]);
+                }
             };
             const auto keep = [&](Index k, Real* kept) {
                 for (Index lane = 0; lane < lanes; ++lane)
-                    of_lane(lane, k, kept + (piece + lane) * distance, [](Real from, Real& to) { to = from; });
+                    of_lane(lane, k, kept + (piece + lane) * states_of_run, [](Real from, Real& to) { to = from; });
+            };
+            const auto follow = [&](Index lane, Index k, Real* by_env) {
+                of_lane(lane, k, by_env, [](Real& to, Real from) { to = from; });
             };
             // The last piece needs no warm-up: in that time it computes the end of the array, and its results are kept.
             // The other lanes write beyond their pieces, and the lanes of those pieces later overwrite these results.
             const bool is_last = piece + lanes == cut.pieces;
-            if (is_last) {
-                Real following[kFlatDistance] = {};
-                const Index top = cut.steps + cut.warm_up;
-                in_sequence(rollout, first + (lanes - 1) * cut.steps + top, rollout.steps * rollout.envs, following,
-                            false);
-                of_lane(lanes - 1, top, following, [](Real& to, Real from) { to = from; });
+            const Index top = cut.steps + cut.warm_up;
+            Real following[kFlatDistance] = {};
+            for (Index lane = 0; lane < lanes && rollout.mask; ++lane) {
+                begin_run(rollout, first + (lane + 1) * cut.steps, cut.warm_up, forgotten, following);
+                follow(lane, top, following);
             }
-            kernel.flat(rollout, first, cut.steps, cut.steps, cut.steps + cut.warm_up, carry,
-                        is_last ? store : Store::nothing);
+            if (is_last) {
+                std::fill_n(following, states_of_run, Real(0));
+                in_sequence(rollout, first + (lanes - 1) * cut.steps + top, rollout.steps * rollout.envs, following,
+                            Results::written);
+                follow(lanes - 1, top, following);
+            }
+            kernel.flat(rollout, first, cut.steps, cut.steps, top, carry, is_last ? store : Store::nothing);
             keep(cut.steps, started);
             kernel.flat(rollout, first, cut.steps, 0, cut.steps, carry, store);
             keep(0, ended);
@@ -223,7 +233,7 @@ Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollou
     });
 
     const Index redone = settle(rollout, cut, begin, started, ended);
-    in_sequence(rollout, 0, begin, ended, false);
+    in_sequence(rollout, 0, begin, ended, Results::written);
     return redone;
 }
 
@@ -249,7 +259,7 @@ Index gae_with(const Target& target, const CanonicalRollout<Real>& rollout, Inde
     Cut lanes = {};
     if (rollout.env_major) lanes = best_cut(kernel, rollout, threads);
     const auto is_row = [&](Index vector) { return vector == rollout.envs; };
-    const bool vector_rows = is_row(kernels_of_rows<Real>(target, is_row).vector);
+    const bool vector_rows = is_row(kernels_of_rows<Real>(target, is_row).vector) && is_dense(rollout);
     const bool in_memory = !rollout.env_major && store_of(rollout, kFlatRowsBytes) == Store::streamed;
     if (flat.pieces && (in_memory || flat_pays(kernel, rollout, flat, lanes, vector_rows, threads)))
         return gae_flat(*flat_kernel, rollout, flat, threads, store_from(kFlatStreamBytes));

@@ -158,12 +158,20 @@ Cut best_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout,
     return whole;
 }
 
-// Return whether a rollout can be computed as one flat array: it is dense, and has a cache line for some lanes at
-// least.
+// Return whether terminated is one row of zeros, as where it is left out.
+template <class Real>
+bool never_terminated(const CanonicalRollout<Real>& rollout) {
+    const Index length = rollout.env_major ? rollout.steps : rollout.envs;
+    return repeats_terminated(rollout) && !count_trues(rollout.terminated.data, length);
+}
+
+// Return whether a rollout can be computed as one flat array: it is dense, has no option but a mask along time, and has
+// a cache line for some lanes at least.
 template <class Real>
 bool is_flat(const CanonicalRollout<Real>& rollout) {
     return rollout.steps * rollout.envs * Index(sizeof(Real)) > 4 * 64 && flat_distance(rollout) <= kFlatDistance &&
-           !rollout.has_options() && is_dense(rollout);
+           !rollout.has_options_but_mask() && (rollout.env_major || !rollout.mask) &&
+           is_dense(rollout, never_terminated(rollout));
 }
 
 // Return the cut of a flat array, in elements, or no pieces if it is too short. The cut leaves out the last row or the
@@ -184,70 +192,113 @@ Cut flat_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout,
 
 // Return whether the flat kernel computes a rollout faster than the other kernels. Measured on Zen 5, a line of
 // elements takes about 2 ns for each vector in it and 2 ns more, with AVX-512 and AVX2 alike. The kernel of lanes
-// takes 1.2 times as long for a line, on an Intel Xeon 1.5 to 1.9 times, and the kernel of short rows takes 3.2 ns for
-// each vector of a row. A row of exactly one vector takes 2.2 ns, and less on other CPUs.
+// takes 1.2 times as long for a line, on an Intel Xeon 1.5 to 1.9 times and with a mask 1 to 1.3 times, and the kernel
+// of short rows takes 3.2 ns for each vector of a row. A row of exactly one vector takes 2.2 ns, and less on other
+// CPUs.
 template <class Real>
 bool flat_pays(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, const Cut& cut, const Cut& lanes_cut,
                bool vector_rows, Index num_threads) {
     const Index elements = cut.elements() / num_threads;
-    if (rollout.env_major) return 5 * elements <= 6 * lanes_cost(kernel, rollout, lanes_cut, num_threads);
+    if (rollout.env_major) {
+        const Index of_lanes = lanes_cost(kernel, rollout, lanes_cut, num_threads);
+        return rollout.mask ? 20 * elements <= 21 * of_lanes : 5 * elements <= 6 * of_lanes;
+    }
     constexpr Index line = 64 / sizeof(Real);
     const Index row = vector_rows ? 19 : 32 * (rounded_up(rollout.envs, kernel.vector) / kernel.vector);
     return tuned(0, 1) || 20 * elements * (line / kernel.vector + 1) <= row * rollout.steps * line;
 }
 
-// Compute the elements [bottom, top) of a flat array one after the other. `following` holds an advantage for each env:
-// before the call the advantages that follow the elements, afterwards the advantages of the first elements. If
-// `settles`, stop when every env's advantage has the bits that are already in the results. Return how many elements
-// that took.
+// What the recursion over a flat array does with its results: write them, drop them, or write them until those of every
+// env have the bits that are already there.
+enum class Results { written, dropped, settled };
+
+// How many steps were computed, and whether that was before the last one.
+struct Computed {
+    Index steps;
+    bool settled;
+};
+
+// Compute the elements [bottom, top) of a flat array one after the other. `following` holds an advantage for each env
+// and the other states: before the call those that follow the elements, afterwards those of the first elements.
 template <class Real>
-Index in_sequence(const CanonicalRollout<Real>& rollout, Index bottom, Index top, Real* following, bool settles) {
+Computed in_sequence(const CanonicalRollout<Real>& rollout, Index bottom, Index top, Real* following, Results results) {
     const Index distance = flat_distance(rollout), length = rollout.env_major ? rollout.steps : rollout.envs;
     const Real gamma = *rollout.gammas.data, gamma_lambda = *rollout.gamma_lambdas.data;
-    Index row = (top - 1) / length, column = (top - 1) % length, same = 0;
+    Index row = (top - 1) / length, column = (top - 1) % length, same = 0, computed = 0;
     for (Index k = top - 1; k >= bottom; --k) {
         const Index t = rollout.env_major ? column : row, n = rollout.env_major ? row : column;
-        const bool is_last = t == rollout.steps - 1;
-        const bool ends = *rollout.terminated.at(t, n) != 0;
-        const bool cuts = rollout.truncated && *rollout.truncated.at(t, n) != 0;
-        const Real value = *rollout.values.at(t, n);
-        Real delta = *rollout.rewards.at(t, n);
-        if (!ends) {
-            Real next = is_last ? *rollout.last_values.at(0, n) : *rollout.next_values.at(t, n);
-            if (cuts && rollout.final_values) next = *rollout.final_values.at(t, n);
-            delta = delta + gamma * next;
-        }
-        delta = delta - value;
-        Real& carry = following[rollout.env_major ? 0 : column];
-        if (is_last) carry = rollout.last_advantages ? *rollout.last_advantages.at(0, n) : Real(0);
-        carry = ends || cuts ? delta : delta + gamma_lambda * carry;
-        if (rollout.returns) *rollout.returns.at(t, n) = carry + value;
-        if (rollout.advantages) {
-            Real* const there = rollout.advantages.at(t, n);
-            same = std::memcmp(there, &carry, sizeof carry) == 0 ? same + 1 : 0;
-            if (settles && same == distance) return top - k;
-            *there = carry;
-        }
         if (column-- == 0) column = length - 1, --row;
+        const bool is_last = t == rollout.steps - 1, exists = !rollout.mask || *rollout.mask.at(t, n);
+        const Real value = *rollout.values.at(t, n);
+        Real next = is_last ? *rollout.last_values.at(0, n) : *rollout.next_values.at(t, n);
+        Real& carry = following[rollout.env_major ? 0 : n];
+        if (is_last) carry = rollout.last_advantages ? *rollout.last_advantages.at(0, n) : Real(0);
+        if (rollout.mask_passes_values) {
+            if (!is_last && !*rollout.mask.at(t + 1, n)) next = following[1];
+            following[1] = exists ? Real(0) : next;
+        }
+        if (exists) {
+            const bool ends = *rollout.terminated.at(t, n) != 0;
+            const bool cuts = rollout.truncated && *rollout.truncated.at(t, n) != 0;
+            if (cuts && rollout.final_values) next = *rollout.final_values.at(t, n);
+            Real delta = *rollout.rewards.at(t, n);
+            if (!ends) delta = delta + gamma * next;
+            delta = delta - value;
+            carry = ends || cuts ? delta : delta + gamma_lambda * carry;
+            ++computed;
+        }
+        if (results == Results::dropped) continue;
+        const bool blank = !exists && !rollout.carry_over;
+        if (rollout.returns) *rollout.returns.at(t, n) = blank ? value : carry + value;
+        if (!rollout.advantages) continue;
+        Real* const there = rollout.advantages.at(t, n);
+        if (exists) same = std::memcmp(there, &carry, sizeof carry) == 0 ? same + 1 : 0;
+        if (results == Results::settled && same == distance) return {computed, true};
+        *there = blank ? Real(0) : carry;
     }
-    return top - bottom;
+    return {computed, false};
+}
+
+// Return the first step from t on that exists, or T.
+template <class Real>
+Index first_existing(const CanonicalRollout<Real>& rollout, Index t, Index env) {
+    const std::uint8_t* const exists = rollout.mask.at(0, env);
+    while (t + 8 <= rollout.steps && !eight_flags(exists + t)) t += 8;
+    while (t < rollout.steps && !exists[t]) ++t;
+    return t;
+}
+
+// Write the states with which a run of a flat array begins: its piece ends before the element `end`, and its warm-up
+// begins `warm_up` elements later. Where a mask leaves too few steps to forget zeros, the states are those of the
+// steps from there on, of which only as many are computed as a warm-up needs.
+template <class Real>
+void begin_run(const CanonicalRollout<Real>& rollout, Index end, Index warm_up, Index forgotten, Real* following) {
+    const Index steps = rollout.steps, env = end / steps, t = end % steps, begin = t + warm_up;
+    std::fill_n(following, flat_states(rollout), Real(0));
+    if (!rollout.mask || begin >= steps) return;
+    // All steps from `begin` on pass on what the first of these gets, but `next`, which exists.
+    const Index next = first_existing(rollout, begin, env), bottom = std::max(begin, next - 1);
+    Index top = next == steps ? steps : first_existing(rollout, t, env);
+    top += (steps - top) % kBlockSteps;
+    top = std::min(steps, top + warm_up_from(rollout, top, env, forgotten, steps));
+    if (top > bottom) in_sequence(rollout, env * steps + bottom, env * steps + top, following, Results::dropped);
 }
 
 // Compute again every piece of a flat array that did not begin with the bits with which the piece after it ended.
-// `started` and `ended` hold an advantage of every env for each piece. Return how many elements that took.
+// `started` and `ended` hold the states of each piece. Return how many steps that took.
 template <class Real>
 Index settle(const CanonicalRollout<Real>& rollout, const Cut& cut, Index begin, const Real* started, Real* ended) {
-    const Index distance = flat_distance(rollout);
+    const Index states = flat_states(rollout);
     Index redone = 0;
     for (Index piece = cut.pieces - 2; piece >= 0; --piece) {
-        Real* const end = ended + piece * distance;
-        if (std::memcmp(started + piece * distance, end + distance, distance * sizeof(Real)) == 0) continue;
+        Real* const end = ended + piece * states;
+        if (std::memcmp(started + piece * states, end + states, states * sizeof(Real)) == 0) continue;
         Real carry[kFlatDistance];
-        std::copy_n(end + distance, distance, carry);
+        std::copy_n(end + states, states, carry);
         const Index bottom = begin + piece * cut.steps;
-        const Index steps = in_sequence(rollout, bottom, bottom + cut.steps, carry, true);
-        if (steps == cut.steps) std::copy_n(carry, distance, end);
-        redone += steps;
+        const Computed computed = in_sequence(rollout, bottom, bottom + cut.steps, carry, Results::settled);
+        if (!computed.settled) std::copy_n(carry, states, end);
+        redone += computed.steps;
     }
     return redone;
 }

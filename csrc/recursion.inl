@@ -7,10 +7,15 @@
 // A term is left out by adding -0.0 in its place. This is the one number that changes nothing, not even the sign of a
 // zero. So a NaN behind a closed gate has no effect, and every step takes the same few instructions.
 
-// Which optional inputs a rollout has. A rollout with final values has truncated, too.
+// Which optional inputs a rollout has. A rollout with final values has truncated, too. Only the flat kernel knows here
+// whether there is a mask.
 template <bool has_truncated, bool has_final_values>
 struct Inputs {
-    static constexpr bool truncated = has_truncated, final_values = has_final_values, optional = false;
+    static constexpr bool truncated = has_truncated, final_values = has_final_values, optional = false, mask = false;
+};
+template <class In>
+struct WithMask : In {
+    static constexpr bool mask = true;
 };
 // Flags of truncation, and perhaps final values, which are looked up where a step needs one.
 struct AnyInputs : Inputs<true, true> {
@@ -98,6 +103,30 @@ template <class V>
 FASTGAE_INLINE typename V::Type advantage(typename V::Type delta, typename V::Mask trace_open,
                                           typename V::Type gamma_lambda, typename V::Type next_advantage) {
     return delta + gated<V>(trace_open, gamma_lambda * next_advantage);
+}
+
+// Turn the values of the next steps in `width` rows into V', which is V of the next step that exists. `skipped` holds
+// a row of numbers for each vector of steps, whose bits say which of them do not exist; `exists`, whether the steps
+// after them do. `carry` holds V' of those before the call, and V' of the first steps afterwards.
+template <class V>
+FASTGAE_INLINE void pass_down(typename V::Real* rows, Index pitch, Index steps, const typename V::Bits* skipped,
+                              Index bits_pitch, const std::uint8_t* exists, typename V::Real* carry) {
+    auto passed = V::load(carry);
+    auto skip = V::zero_flags(exists);
+    for (Index k = steps - V::width; k >= 0; k -= V::width) {
+        typename V::Type x[V::width];
+        unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA { x[i] = V::load(rows + i * pitch + k); });
+        V::transpose(x);
+        const auto bits = V::load_bits(skipped + k / V::width * bits_pitch);
+        unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA {
+            const int step = V::width - 1 - i;
+            x[step] = passed = V::select(skip, passed, x[step]);
+            skip = V::bit(bits, step);
+        });
+        V::transpose(x);
+        unrolled<V::width>([&](int i) FASTGAE_INLINE_LAMBDA { V::store(rows + i * pitch + k, x[i]); });
+    }
+    V::store(carry, passed);
 }
 
 // Store the results of `count` vectors side by side, from element i on.

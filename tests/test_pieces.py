@@ -129,11 +129,11 @@ def test_only_what_is_never_forgotten_is_redone(dtype, envs):
 
 
 MASKS = {
-    "half": lambda rng: rng.random(STEPS) < 0.5,
-    "few": lambda rng: rng.random(STEPS) < 0.1,
-    "runs": lambda rng: np.repeat(rng.random(STEPS // 400) < 0.5, 400),
-    "padded": lambda rng: np.arange(STEPS) < rng.integers(1, STEPS),
-    "after a prompt": lambda rng: np.arange(STEPS) >= rng.integers(1, STEPS),
+    "half": lambda rng, steps: rng.random(steps) < 0.5,
+    "few": lambda rng, steps: rng.random(steps) < 0.1,
+    "runs": lambda rng, steps: np.repeat(rng.random(steps // 400 + 1) < 0.5, 400)[:steps],
+    "padded": lambda rng, steps: np.arange(steps) < rng.integers(1, steps),
+    "after a prompt": lambda rng, steps: np.arange(steps) >= rng.integers(1, steps),
 }
 
 
@@ -142,7 +142,7 @@ def test_pieces_forget_in_steps_that_exist(dtype):
     generators = [np.random.default_rng(1) for _ in MASKS]
     for envs, gamma_lambda, every in ((1, 0.9405, STEPS), (1, 1.0, 800), (5, 0.9405, STEPS)):
         masks = zip(MASKS.values(), generators, strict=True)
-        exists = np.array([mask(rng) for mask, rng in masks for _ in range(envs)])
+        exists = np.array([mask(rng, STEPS) for mask, rng in masks for _ in range(envs)])
         ends = np.broadcast_to(np.arange(1, STEPS + 1) % every == 0, exists.shape)
         rewards = np.concatenate([rng.standard_normal((envs, STEPS)) for rng in generators]).astype(dtype)
         call = {
@@ -180,6 +180,29 @@ def test_pieces_of_every_kernel_are_redone(dtype, options):
         for target in TARGETS:
             got = fastgae.gae(**arguments, num_threads=1, backend=f"cpp:{target}")
             assert_same_bits(got, expected, f"{target}, {envs} x {steps}")
+
+
+@pytest.mark.parametrize("mask", [None, *MASKS])
+def test_envs_of_one_array(dtype, mask):
+    """Runs begin anywhere in an env, and results anywhere in a cache line. One row of flags may stand for all."""
+    for steps, envs, last in product((37, 500), (9, 40), (False, True)):
+        rng, shape = np.random.default_rng(steps + envs), (envs, steps)
+        ends = rng.random((3, *shape)) < 0.02
+        call = {name: rng.standard_normal(shape).astype(dtype) for name in ("rewards", "values", "final_values")}
+        call |= {"terminated": ends[0], "truncated": ends[1], "last_values": call["rewards"][:, 0]}
+        if mask is not None:
+            most = np.array([MASKS[mask](rng, steps) for _ in range(envs)])
+            call |= {"mask": most | ends[2], "carry_over": rng.random() < 0.5}
+        if last:
+            call["last_advantages"] = call["values"][:, 0]
+        row = np.broadcast_to(ends[0, rng.integers(envs)] & last, shape)
+        for how in ({}, {"terminated": None, "truncated": None, "final_values": None}, {"terminated": row}):
+            given = {**call, **how, "gae_lambda": rng.choice((0.5, 0.95)), "time_axis": 1}
+            expected = fastgae.gae(**given, backend="numpy")
+            for target, threads in product(TARGETS, (1, 2)):
+                out = [np.full(envs * steps + 16, np.nan, dtype)[i:][: envs * steps].reshape(shape) for i in (2, 13)]
+                got = fastgae.gae(**given, out=tuple(out), num_threads=threads, backend=f"cpp:{target}")
+                assert_same_bits(got, expected, f"{target}, {envs} x {steps}, {how.keys()}")
 
 
 def test_pieces_of_retrace_look_behind_skipped_steps(dtype):

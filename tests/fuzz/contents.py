@@ -57,6 +57,14 @@ def truths(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return rng.random(shape) < density
 
 
+def answers(rng: np.random.Generator, shape: tuple[int, ...], time: int) -> np.ndarray:
+    """Return bools that are True from one step of each env to another one, as after a prompt and before padding."""
+    steps = np.arange(shape[time]).reshape(-1, *(1,) * (len(shape) - time - 1))
+    limits = rng.integers(0, shape[time] + 1, (2, *shape[:time], 1, *shape[time + 1 :]))
+    padded = rng.random() < 0.7
+    return (steps >= (limits.min(0) if padded else limits[0])) & (steps < (limits.max(0) if padded else shape[time]))
+
+
 def flags(rng: np.random.Generator, truth: np.ndarray, other_dtypes: bool) -> np.ndarray:
     """Return the same flags as bools, as another dtype, or as bools whose True is any byte but 0."""
     style = rng.integers(8)

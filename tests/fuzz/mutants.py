@@ -81,8 +81,8 @@ a read past the end of narrow rows | csrc/rows.inl
 - rollout.steps - reach
 + rollout.steps - 1
 pieces of few envs passed on to the wrong env | csrc/parallel.hpp
-- by_env[(first + lane * cut.steps + k + j) % distance]
-+ by_env[(lane * cut.steps + k + j) % distance]
+- env = (first + lane * cut.steps + k + j) % distance
++ env = (lane * cut.steps + k + j) % distance
 the end of a shifted run not written | csrc/flat.inl
 - if (s == bottom) std::copy_n
 + if (s < 0) std::copy_n
@@ -126,8 +126,16 @@ envs of one array that go on in the next env | csrc/flat.inl
 - &= ~(typename V::Bits(1) << k % V::width);
 + &= ~typename V::Bits(0);
 the last step of an env left out of one array | csrc/flat.inl
-- if (runs.ends[runs.next].element >= s)
-+ if (runs.ends[runs.next].element > s)
+- if (runs.ends[runs.next].element >= s) end_envs
++ if (runs.ends[runs.next].element > s) end_envs
+skipped last steps that pass on V of another env | csrc/flat.inl
+- runs.passed[lane][after - 1] = *rollout.last_values.at(0, env);
+a run that begins as if its next step existed | csrc/flat.inl
+- exists_after[lane] = mask[lane * stride + top] != 0,
++ exists_after[lane] = 1,
+flags of one row taken for none | csrc/pieces.hpp
+- return repeats_terminated(rollout) && !count_trues(rollout.terminated.data, length);
++ return repeats_terminated(rollout) && length;
 envs with gaps read as one array | csrc/kernels.hpp
 - (env_major ? view.env : view.step) == length;
 + (env_major ? view.env : view.step) >= length;

@@ -214,7 +214,7 @@ def arrays(draws: Draws, takes: Collection[str], names: Collection[str], frame: 
         for name in names
         if ROLES[name] in (*NUMBERS, *FLAGS)
     }
-    flags = {name: flag_array(draws, name, shapes.pop(name)) for name in names if ROLES[name] in FLAGS}
+    flags = {name: flag_array(draws, name, shapes.pop(name), frame) for name in names if ROLES[name] in FLAGS}
     if frame.parents is not None:
         flags |= {name: flags[name] & _leaves(frame.parents) for name in flags if name == "terminated"}
         shapes |= {name: frame.shape for name in shapes if ROLES[name] is Role.ENVS and draws.chance(50)}
@@ -288,8 +288,10 @@ def number_array(draws: Draws, name: str, shape: tuple[int, ...], dtype: Any) ->
     return contents.broadcast(rng, contents.numbers(rng, shape, dtype))
 
 
-def flag_array(draws: Draws, name: str, shape: tuple[int, ...]) -> np.ndarray:
+def flag_array(draws: Draws, name: str, shape: tuple[int, ...], frame: Frame) -> np.ndarray:
     rng = draws.rng(name)
+    if name == "mask" and len(shape) > frame.axis and rng.random() < 0.4:
+        return contents.answers(rng, shape, frame.axis)
     return contents.broadcast(rng, contents.truths(rng, shape))
 
 

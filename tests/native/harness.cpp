@@ -155,8 +155,12 @@ void check(const fastgae::Target& target, const Problem& problem) {
         mask(steps, envs, env_major);
     terminated.fill(flag);
     truncated.fill(flag);
-    const Index existing = below(4);
-    mask.fill([&](Index, Index) { return std::uint8_t(below(4) <= existing); });
+    // Some steps or all, or those of an answer between a prompt and padding.
+    const Index existing = below(5), prompt = below(steps + 1), byte = 1 + below(2);
+    mask.fill([&](Index t, Index n) {
+        const bool answers = t >= prompt * (n % 3) / 2 && t + 3 * n < steps;
+        return std::uint8_t((existing < 4 ? below(4) <= existing : answers) ? byte : 0);
+    });
     Matrix<Real> advantages = matrix(poison), returns = matrix(poison);
 
     const Real gamma = Real(0.99), forgotten = Real(below(2) ? 0.99 * 0.95 : 0.5);  // slowly, and soon
@@ -168,6 +172,8 @@ void check(const fastgae::Target& target, const Problem& problem) {
         return all.read();
     };
     fastgae::CanonicalRollout<Real> rollout = rollout_of(problem, rewards, values, terminated, truncated, finals);
+    Matrix<std::uint8_t> never(env_major ? steps : 1, env_major ? 1 : envs, env_major);
+    if (below(4) == 0) rollout.terminated = {never.view.data, env_major, !env_major};  // one row for all
     rollout.next_values = next_values.read();
     if (place == 2) rollout.next_values = {values.view.at(1, 0), values.view.step, values.view.env};
     rollout.last_values = last_values.read();
@@ -214,7 +220,7 @@ void check(const fastgae::Target& target, const Problem& problem) {
         double next_c = 0;
         bool rises = false;
         for (Index t = steps - 1; t >= 0; --t) {
-            const bool ended = *terminated.view.at(t, n) != 0;
+            const bool ended = *rollout.terminated.at(t, n) != 0;
             const bool cut = problem.truncated && *truncated.view.at(t, n) != 0;
             const bool exists = !rollout.mask || *mask.view.at(t, n);
             const bool follows = !rollout.mask_passes_values || t == steps - 1 || *mask.view.at(t + 1, n);

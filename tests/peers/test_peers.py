@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fastgae import compat
+from speed.figures import tokens
 
 from .table import PAGE, PEERS, load, of_peer, table
 
@@ -31,3 +32,15 @@ def test_peer(name):
     rows = of_peer(peer, compared)
     assert all(callable(attrgetter(ours.strip("`"))(compat)) for _, _, ours, _ in rows)
     assert table("", rows).split("\n", 2)[2] in PAGE.read_text(encoding="utf-8"), "run python -m peers.table"
+
+
+@pytest.mark.parametrize("library", tokens.LIBRARIES)
+def test_trainers_that_are_timed_agree(library, monkeypatch):
+    """Measuring compares their results."""
+    monkeypatch.setattr(tokens, "ANSWERS", [(3, 8)])
+    monkeypatch.setattr(tokens, "SECONDS", 1e-3)
+    try:
+        rows = list(tokens.LIBRARIES[library]())
+    except PackageNotFoundError as missing:
+        pytest.skip(f"{library} is not installed: {missing}")
+    assert {row["library"].lower() for row in rows} == {library}

@@ -7,7 +7,6 @@ have the same arguments. Answers end at random tokens, and a mask leaves out wha
 from collections.abc import Callable, Iterator
 from functools import partial
 from timeit import Timer
-from types import SimpleNamespace
 from typing import Any
 
 from speed.text import duration, markdown
@@ -18,48 +17,40 @@ from .apart import print_rows
 ANSWERS = [(1, 131072), (8, 32768), (64, 4096), (512, 2048)]  # answers, tokens
 GAMMA, LAMBDA = 1.0, 0.95
 SECONDS = 1.0  # of samples of each
-Functions = tuple[Callable[..., Any], Callable[..., Any]]  # theirs and ours, of rewards, values and mask
+Function = Callable[..., Any]  # of values, rewards, a mask, gamma and lambda
 
 
-def verl() -> Functions:
+def verl() -> tuple[Function, Function]:
     from fastgae.compat import verl as ours
     from peers import peer_verl
 
-    theirs = peer_verl.theirs("compute_gae_advantage_return")
-    return (
-        lambda rewards, values, mask: theirs(rewards, values, mask, GAMMA, LAMBDA),
-        lambda rewards, values, mask: ours.compute_gae_advantage_return(rewards, values, mask, GAMMA, LAMBDA),
-    )
+    def turned(of: Function) -> Function:
+        return lambda values, rewards, *others: of(rewards, values, *others)
+
+    name = "compute_gae_advantage_return"
+    return turned(peer_verl.theirs(name)), turned(getattr(ours, name))
 
 
-def openrlhf() -> Functions:
-    import torch
-
+def openrlhf() -> tuple[Function, Function]:
     from fastgae.compat import openrlhf as ours
     from peers import peer_openrlhf
-    from peers.installed import function
 
-    theirs = function("openrlhf", peer_openrlhf.FILE, "get_advantages_and_returns", torch=torch)
-    return (
-        lambda rewards, values, mask: theirs(None, values, rewards, mask, GAMMA, LAMBDA),
-        lambda rewards, values, mask: ours.get_advantages_and_returns(values, rewards, mask, GAMMA, LAMBDA),
-    )
+    return peer_openrlhf.theirs(), ours.get_advantages_and_returns
 
 
-def trl() -> Functions:
+def trl() -> tuple[Function, Function]:
     from fastgae.compat import trl as ours
     from peers import peer_trl
 
-    theirs = peer_trl.theirs()
-    settings = {"gamma": GAMMA, "lam": LAMBDA, "whiten_rewards": False}
-    trainer = SimpleNamespace(config=SimpleNamespace(**settings))
-    return (
-        lambda rewards, values, mask: theirs(trainer, values, rewards, mask),
-        lambda rewards, values, mask: ours.compute_advantages(values, rewards, mask, **settings),
-    )
+    def compute_advantages(values: Any, rewards: Any, mask: Any, gamma: float, lam: float) -> Any:
+        return ours.compute_advantages(values, rewards, mask, gamma=gamma, lam=lam)
+
+    return peer_trl.theirs(), compute_advantages
 
 
-def measure(library: str, functions: Callable[[], Functions], values_dtypes: tuple[str, ...]) -> Iterator[Any]:
+def measure(
+    library: str, functions: Callable[[], tuple[Function, Function]], values_dtypes: tuple[str, ...]
+) -> Iterator[Any]:
     import torch
 
     from peers.compare import Comparison
@@ -71,7 +62,7 @@ def measure(library: str, functions: Callable[[], Functions], values_dtypes: tup
         lengths = torch.randint(tokens // 2, tokens + 1, (answers, 1), generator=random)
         mask = (torch.arange(tokens) < lengths).long()
         for dtype in values_dtypes:
-            given = rewards, values.to(getattr(torch, dtype)), mask
+            given = values.to(getattr(torch, dtype)), rewards, mask, GAMMA, LAMBDA
             compared = Comparison(library, theirs(*given), ours(*given), tolerance=1e-5)
             assert compared.holds(), f"{library}, {answers} × {tokens}: {compared.largest_difference()}"
             clocks = {"before": Clock(Timer(partial(theirs, *given))), "after": Clock(Timer(partial(ours, *given)))}
@@ -91,11 +82,11 @@ def table(found: dict[str, Any]) -> str:
     return markdown(("answers × tokens", *columns), rows)
 
 
+LIBRARIES = {
+    "verl": partial(measure, "verl", verl, ("float32", "bfloat16")),
+    "openrlhf": partial(measure, "OpenRLHF", openrlhf, ("float32",)),
+    "trl": partial(measure, "TRL", trl, ("float32",)),
+}
+
 if __name__ == "__main__":
-    print_rows(
-        {
-            "verl": partial(measure, "verl", verl, ("float32", "bfloat16")),
-            "openrlhf": partial(measure, "OpenRLHF", openrlhf, ("float32",)),
-            "trl": partial(measure, "TRL", trl, ("float32",)),
-        }
-    )
+    print_rows(LIBRARIES)

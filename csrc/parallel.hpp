@@ -249,7 +249,8 @@ Index gae_with(const Target& target, const CanonicalRollout<Real>& rollout, Inde
     const bool in_l2 = store_of(rollout, kL2Quarters * cache_sizes.l2 / 4) == Store::cached;
     const Kernels<Real>* flat_kernel = &kernels_of_rows<Real>(target, waiting);
     Cut flat = {};
-    if (is_flat(rollout)) {
+    const bool in_caches = store_of(rollout, stream_bytes) == Store::cached;
+    if (is_flat(rollout) && !(rollout.mask && in_caches && rollout.steps < kFlatMaskedSteps)) {
         const Index forgotten = warm_up_steps(rollout);
         flat = flat_cut(*flat_kernel, rollout, forgotten, threads);
         const Cut wider = in_l2 && flat_kernel != &kernel ? flat_cut(kernel, rollout, forgotten, threads) : Cut{};

@@ -192,7 +192,7 @@ Cut flat_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout,
 
 // Return whether the flat kernel computes a rollout faster than the other kernels. Measured on Zen 5, a line of
 // elements takes about 2 ns for each vector in it and 2 ns more, with AVX-512 and AVX2 alike. The kernel of lanes
-// takes 1.2 times as long for a line, on an Intel Xeon 1.5 to 1.9 times and with a mask 1 to 1.3 times, and the kernel
+// takes 1.2 times as long for a line, on an Intel Xeon 1.5 to 1.9 times and with a mask 1 to 1.2 times, and the kernel
 // of short rows takes 3.2 ns for each vector of a row. A row of exactly one vector takes 2.2 ns, and less on other
 // CPUs.
 template <class Real>

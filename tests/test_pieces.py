@@ -185,7 +185,7 @@ def test_pieces_of_every_kernel_are_redone(dtype, options):
 @pytest.mark.parametrize("mask", [None, *MASKS])
 def test_envs_of_one_array(dtype, mask):
     """Runs begin anywhere in an env, and results anywhere in a cache line. One row of flags may stand for all."""
-    for steps, envs, last in product((37, 500), (9, 40), (False, True)):
+    for steps, envs, last in product((37, 1100), (9, 40), (False, True)):
         rng, shape = np.random.default_rng(steps + envs), (envs, steps)
         ends = rng.random((3, *shape)) < 0.02
         call = {name: rng.standard_normal(shape).astype(dtype) for name in ("rewards", "values", "final_values")}

@@ -102,17 +102,18 @@ def _prefetching() -> list[dict[str, Any]]:
         return []
     from fastgae import _core
 
-    for shape, order, bootstrap, mask in (
+    for shape, order, bootstrap, returns_lambda in (
         ((4096, 1024), "C", "last_values", None),
         ((256, 16384), "C", "last_values", None),
         ((256, 16384), "C", "next_values", None),
-        ((4096, 1024), "F", "last_values", np.ones((1024, 4096), bool).T),
+        ((4096, 1024), "F", "last_values", 0.9),
     ):
         rewards = np.ones(shape, np.float32, order)  # type: ignore[call-overload]
         terminated = np.zeros(shape, bool, order)  # type: ignore[call-overload]
         values = {"next_values": rewards, "last_values": rewards[0]}[bootstrap]
         for _ in range(LARGE_CALLS):
-            fastgae.gae(rewards, rewards, terminated, **{bootstrap: values}, mask=mask, backend="cpp", num_threads=1)
+            arguments = {bootstrap: values, "returns_lambda": returns_lambda}
+            fastgae.gae(rewards, rewards, terminated, **arguments, backend="cpp", num_threads=1)
     names = ("dtype", "sweep", "level", "gain")
     return [dict(zip(names, each, strict=True)) for each in _core.prefetching()]
 

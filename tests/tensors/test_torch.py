@@ -409,12 +409,17 @@ def test_an_exported_program_runs_in_a_new_process(python, tmp_path):
     python(RUN, str(tmp_path / "program.pt2"))
 
 
+def is_finite(function, arguments):
+    return all(np.isfinite(each).all() for each in arrays_of(function(**arguments)))
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_opcheck(name):
+    """Of finite results, because to opcheck a NaN differs from every number."""
     from fastgae._interop.torch_ops import OPERATIONS, operands
 
     defaults = {each.name: each.default for each in inspect.signature(FUNCTIONS[name]).parameters.values()}
-    for number, (_, arguments) in enumerate(drawn(name)[:3]):
+    for number, (_, arguments) in enumerate(drawn(name, fits=is_finite)[:3]):
         place = (tensor, lambda array: tensor(array.T).permute(tuple(range(array.ndim))[::-1]))[number % 2]
         with warnings.catch_warnings(action="ignore"):
             torch.library.opcheck(OPERATIONS[name], (), operands({**defaults, **converted(arguments, place)}))

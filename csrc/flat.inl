@@ -17,7 +17,8 @@ struct FlatBlock {
 
     alignas(64) Real numbers[(steps + kFlatDistance) * lanes];  // (elements, lanes): deltas, then advantages
     alignas(64) typename V::Bits gates[parts * lanes];          // (parts, lanes): bit k is the trace gate of element k
-    alignas(64) typename V::Bits skipped[parts * lanes];        // the same: bit k is set if element k does not exist
+    alignas(64) typename V::Bits absent[parts * lanes];         // the same: bit k is set if element k does not exist
+    alignas(64) typename V::Bits skipped[parts * lanes];        // the same, but not for the last step of an env
     const std::uint8_t* exists;                                 // whether the elements of the first lane do: a copy
     Real* following() { return numbers + steps * lanes; }       // the advantages of the elements after the block
 };
@@ -47,10 +48,9 @@ struct FlatRuns {
         Index element = PTRDIFF_MIN, lane, env;
     } ends[lanes];
     std::size_t next = 0;
-    // Of a mask that passes values on: 1 if the element after the next block exists, or else V' of that element; and V'
-    // of the next block.
-    std::uint8_t exists_after[lanes];
-    Real passed_on[lanes], passed[lanes][FlatBlock<Real>::steps];
+    std::uint8_t exists_after[lanes];            // 1 if the element after the next block exists
+    Real passed_on[lanes];                       // V' of that element, if it does not
+    Real passed[lanes][FlatBlock<Real>::steps];  // V' of a block in which V of later steps is passed on
 
     explicit FlatRuns(const CanonicalRollout<Real>& rollout) : rollout(rollout) {}
 
@@ -135,7 +135,7 @@ FASTGAE_INLINE bool passes_values(const FlatRuns<Real>& runs, Index s, const Fla
         }
         all &= after;
     }
-    // The last step of an env gets last_values in end_envs. Only one that does not exist passes them on.
+    // The last step of an env gets last_values in end_envs; one that does not exist passes them on.
     return differs || (!all && runs.ends[runs.next].element >= s);
 }
 
@@ -193,10 +193,13 @@ FASTGAE_NO_INLINE void end_envs(FlatRuns<Real>& runs, Index s, FlatBlock<Real>& 
         const auto d = deltas<One, In>(at, 0, gamma, to_last);
         const Real following = last_advantages ? *last_advantages.at(0, end.env) : Real(0);
         const std::size_t k = end.element - s;
+        const Index of_lane = k / V::width * Block::lanes + end.lane;
+        const auto others = ~(typename V::Bits(1) << k % V::width);
         const bool exists = !In::mask || block.exists[end.lane * FlatRuns<Real>::copied + k];
         block.numbers[k * Block::lanes + end.lane] =
             exists ? advantage<One>(d.delta, d.trace_open, gamma_lambda, following) : following;
-        block.gates[k / V::width * Block::lanes + end.lane] &= ~(typename V::Bits(1) << k % V::width);
+        block.gates[of_lane] &= others;
+        if constexpr (In::mask) block.skipped[of_lane] &= others;
         runs.ends[next] = {end.element - rollout.steps, end.lane, end.env - 1};
     }
     runs.next = next;
@@ -225,6 +228,7 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
             const std::uint8_t* const terminated = runs.terminated[first_lane] + flag;
             const std::uint8_t* const truncated = runs.truncated[first_lane] + flag;
             auto* const gates = block.gates + part * Block::lanes + first_lane;
+            auto* const absent = block.absent + part * Block::lanes + first_lane;
             auto* const skipped = block.skipped + part * Block::lanes + first_lane;
             const std::uint8_t* const exists = runs.exists[runs.copy][first_lane] + flag;
             const Real* const next = next_values + first_lane * next_stride + part * V::width;
@@ -245,11 +249,7 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
                 const Deltas<V> d = flat_deltas<V, In>(at, gamma);
                 x[i] = d.delta;
                 gates[i] = V::bits(d.trace_open);
-                if constexpr (In::mask) {
-                    const auto skips = V::zero_flags(exists + copied);
-                    x[i] = V::select(skips, V::all(-0.0), x[i]);
-                    skipped[i] = V::bits(skips), gates[i] |= skipped[i];
-                }
+                if constexpr (In::mask) absent[i] = skipped[i] = V::bits(V::zero_flags(exists + copied));
                 k += runs.stride;
             });
             V::transpose(x);
@@ -277,17 +277,19 @@ void chain_flat(FlatBlock<Real>& block, FlatBlock<Real>& before, Real gamma_lamb
         unrolled<groups>([&](int group) FASTGAE_INLINE_LAMBDA {
             const Index of_group = k / V::width * Block::lanes + group * V::width;
             const auto open = V::bit(V::load_bits(block.gates + of_group), k % V::width);
+            const auto delta = V::load(at(k, group)), next = a[k + distance][group];
+            a[k][group] = advantage<V>(delta, open, V::all(gamma_lambda), next);
+            auto result = a[k][group];
             if constexpr (masked != Masked::no) {
-                // Where an element is skipped, -0.0 + 1 A_next is A_next. A select would be one more thing to wait for.
-                const auto skipped = V::bit(V::load_bits(block.skipped + of_group), k % V::width);
-                const auto decay = V::select(skipped, V::all(1), V::all(gamma_lambda));
-                a[k][group] = advantage<V>(V::load(at(k, group)), open, decay, a[k + distance][group]);
-                const bool blanks = masked == Masked::blanks;
-                V::store(at(k, group), blanks ? V::select(skipped, V::all(0), a[k][group]) : a[k][group]);
-            } else {
-                a[k][group] = advantage<V>(V::load(at(k, group)), open, V::all(gamma_lambda), a[k + distance][group]);
-                V::store(at(k, group), a[k][group]);
+                // What an absent step passes on waits for no product, so that the next step waits for one select alone.
+                const auto bit = [&](const auto* bits) FASTGAE_INLINE_LAMBDA {
+                    return V::bit(V::load_bits(bits + of_group), k % V::width);
+                };
+                const auto absent = bit(block.absent), passed = V::select(bit(block.skipped), next, delta);
+                a[k][group] = V::select(absent, passed, a[k][group]);
+                result = masked == Masked::blanks ? V::select(absent, V::all(0), result) : a[k][group];
             }
+            V::store(at(k, group), result);
         });
     });
     unrolled<distance * groups>(

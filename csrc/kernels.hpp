@@ -98,9 +98,8 @@ Index flat_distance(const CanonicalRollout<Real>& rollout) {
     return rollout.env_major ? 1 : rollout.envs;
 }
 
-// Return how many states follow an element of a flat array: the advantages of as many elements as lie between a step
-// and the next one; with a mask one advantage, and V of the next step that exists if a step that does not comes first,
-// or else 0.
+// Return how many states follow an element of a flat array: an advantage for each element up to the next step; with a
+// mask, also the V' that the step after the element passes on if it does not exist, or else 0.
 template <class Real>
 Index flat_states(const CanonicalRollout<Real>& rollout) {
     return flat_distance(rollout) + bool(rollout.mask);

@@ -276,7 +276,7 @@ void begin_run(const CanonicalRollout<Real>& rollout, Index end, Index warm_up, 
     const Index steps = rollout.steps, env = end / steps, t = end % steps, begin = t + warm_up;
     std::fill_n(following, flat_states(rollout), Real(0));
     if (!rollout.mask || begin >= steps) return;
-    // All steps from `begin` on pass on what the first of these gets, but `next`, which exists.
+    // The steps from `begin` on that come before `next` do not exist: they pass on what the last of them gets.
     const Index next = first_existing(rollout, begin, env), bottom = std::max(begin, next - 1);
     Index top = next == steps ? steps : first_existing(rollout, t, env);
     top += (steps - top) % kBlockSteps;

@@ -123,8 +123,8 @@ envs of one array that end with the value of another env | csrc/flat.inl
 - *last_values.at(0, end.env); };
 + *last_values.at(0, 0); };
 envs of one array that go on in the next env | csrc/flat.inl
-- &= ~(typename V::Bits(1) << k % V::width);
-+ &= ~typename V::Bits(0);
+- others = ~(typename V::Bits(1) << k % V::width);
++ others = ~typename V::Bits(0);
 the last step of an env left out of one array | csrc/flat.inl
 - if (runs.ends[runs.next].element >= s) end_envs
 + if (runs.ends[runs.next].element > s) end_envs

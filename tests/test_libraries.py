@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from fastgae._interop.arrays import given_back
 from fastgae._interop.libraries import LIBRARIES, Library, type_of
 from support.cases import assert_same_bits, make_case
 
@@ -23,7 +24,10 @@ class Boxed:
 @pytest.fixture
 def boxes(monkeypatch):
     conversions = SimpleNamespace(
-        to_numpy=lambda name, array: array.inside, from_numpy=Boxed, converter=lambda numbers: Boxed
+        to_numpy=lambda name, array: array.inside,
+        from_numpy=lambda results, like: given_back(results, Boxed),
+        may_be_read=lambda given: type(given[0]) is Boxed,
+        converter=lambda numbers: Boxed,
     )
     monkeypatch.setitem(sys.modules, "boxes", SimpleNamespace(Boxed=Boxed))
     monkeypatch.setitem(LIBRARIES, "boxes", Library("Boxed", "boxes.stack", lambda: conversions))

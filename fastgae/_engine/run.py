@@ -14,7 +14,7 @@ from fastgae._engine import dispatch
 from fastgae._engine.moments import center_and_scale
 from fastgae._equation.arrays import given_only
 from fastgae._interop.arrays import OnDevice
-from fastgae._interop.calls import check_no_tensors, with_tensors
+from fastgae._interop.calls import check_no_tensors, in_numpy, with_tensors
 from fastgae._interop.libraries import is_tensor
 from fastgae._support import memory, threads
 from fastgae._support.misnamed import missing, no_argument, too_many
@@ -76,6 +76,12 @@ def _unusual(
     keeps_gradients = not as_switch("stop_gradients", stop_gradients)
     if not (keeps_gradients or is_tensor(given[0]) or isinstance(given[0], OnDevice)):
         return None
+    if not keeps_gradients and backend != "triton":
+        library, arrays = in_numpy(given, declaration)
+        if library is not None:
+            results = run(function, arrays, backend, num_threads, True, (), {})
+            returned: GAEResult[Any] = library.from_numpy(results, given[0])
+            return returned
     _check_given(function, given)
     if isinstance(given[0], OnDevice):
         return _on_device(function, given, num_threads)

@@ -10,6 +10,9 @@ import numpy as np
 from fastgae._call import Array, GAEResult
 
 NARROW_FLOATS = ("bfloat16", "float16")
+# The types of most arguments, for which isinstance would take long to find out that they are no arrays. JAX's programs
+# can hold them as text.
+NO_ARRAYS = frozenset((type(None), bool, int, float, str))
 
 
 # A dtype is recognised by the name of its type, here as in ml_dtypes.
@@ -109,8 +112,7 @@ def widened(array: Array) -> Array:
 def taken(arguments: dict[str, Any], array_type: type, to_numpy: Callable[[str, Any], Array]) -> dict[str, Any]:
     """Return the arguments of a call in which the arrays of one type are NumPy arrays."""
     return {
-        # Most arguments are None, and isinstance takes long to find out.
-        name: given if given is None or not isinstance(given, array_type) else to_numpy(name, given)
+        name: to_numpy(name, given) if type(given) not in NO_ARRAYS and isinstance(given, array_type) else given
         for name, given in arguments.items()
     }
 
@@ -118,5 +120,5 @@ def taken(arguments: dict[str, Any], array_type: type, to_numpy: Callable[[str, 
 def given_back(result: Any, from_numpy: Callable[[Array], Any]) -> Any:
     """Return what a function has returned, with each of its arrays converted."""
     if isinstance(result, GAEResult):
-        return GAEResult(*map(from_numpy, result))
+        return GAEResult(*[each if each is None else from_numpy(each) for each in result])
     return from_numpy(result) if isinstance(result, np.ndarray) else result

@@ -3,13 +3,33 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fastgae._call import Role, names_of
-from fastgae._interop.arrays import check_wide, given_back, taken
+from fastgae._call import NEW, Call, Declaration, Role, names_of
+from fastgae._interop.arrays import NO_ARRAYS, check_wide, taken
 from fastgae._interop.libraries import LIBRARIES, kind_of, type_of
 
 Result = TypeVar("Result")
 
 COEFFICIENTS = names_of(Role.COEFFICIENT)
+OUT = Call._fields.index("out")
+
+
+def in_numpy(given: tuple[Any, ...], declaration: Declaration) -> tuple[Any, tuple[Any, ...]]:
+    """Return a call of an estimator with NumPy arrays for those of another library, and the module of that library.
+
+    The module is None if the library must see the call itself, or the call has arrays to fill.
+    """
+    out, kind = given[OUT], kind_of(given[0])
+    fills = out is not None and not (type(out) is tuple and all(each is None or each is NEW for each in out))
+    if kind is None or fills:
+        return None, given
+    library, array_type = LIBRARIES[kind].conversions(), type_of(kind)
+    if not library.may_be_read(given):
+        return None, given
+    read = list(given)
+    for place, each in enumerate(given):
+        if type(each) not in NO_ARRAYS and isinstance(each, array_type):
+            read[place] = library.to_numpy(declaration.word(Call._fields[place]), each)
+    return library, tuple(read)
 
 
 def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> Result:
@@ -44,7 +64,7 @@ def _computed(kind: str, function: Callable[..., Any], arguments: dict[str, Any]
         raise TypeError(f"out cannot be filled with results from arrays of {kind}: leave it out")
     conversions = LIBRARIES[kind].conversions()
     arrays = taken(arguments, type_of(kind), conversions.to_numpy)
-    return given_back(function(**arrays), conversions.from_numpy)
+    return conversions.from_numpy(function(**arrays), next(iter(arguments.values())))
 
 
 # A library that traces or compiles code gets an operation of its own there, which makes the call when it runs.

@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from fastgae._call import Array
+from fastgae._call import Array, GAEResult
+from fastgae._interop.arrays import NO_ARRAYS
 
 SMALL = 512 * 1024  # bytes
-SETTINGS = (type(None), bool, int, float, str)  # what a program can hold as text
 _enable_x64: Any = (jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")).enable_x64
 
 
@@ -95,12 +95,14 @@ def _check_dtype(name: str, dtype: Any) -> None:
 
 
 def from_numpy(given: Any, like: jax.Array) -> Any:
-    """Return an array, or two of one shape and dtype, in JAX: float64 as float32 unless JAX enables float64.
+    """Return what a function has returned, with arrays of JAX: float64 as float32 unless JAX enables float64.
 
     They lie on the devices of ``like``, if somebody has chosen those and the shapes are equal. Large aligned memory is
     not copied.
     """
-    first = given[0] if isinstance(given, tuple) else given
+    if not isinstance(given, GAEResult | np.ndarray):
+        return given
+    first = given if isinstance(given, np.ndarray) else next(each for each in given if each is not None)
     chosen = like.sharding if like.committed and like.shape == first.shape else None
     if (dtype := canonical(first.dtype)) != first.dtype:
         given = _converted(given, dtype)
@@ -139,9 +141,13 @@ def promoted(numbers: Iterable[object]) -> np.dtype[Any]:
 
 def computes(given: Iterable[object]) -> bool:
     """Return whether JAX computes with an array among these, and not NumPy: it is traced, or not on the CPU."""
-    # Most arguments are settings, and isinstance takes long to find out.
-    arrays = [each for each in given if type(each) not in SETTINGS and isinstance(each, jax.Array)]
+    arrays = [each for each in given if type(each) not in NO_ARRAYS and isinstance(each, jax.Array)]
     return not all(map(on_the_cpu, arrays))
+
+
+def may_be_read(given: tuple[Any, ...]) -> bool:
+    """Return whether NumPy may compute a call of these arguments, and JAX copies the results soonest."""
+    return not computes(given) and is_small(given[0])
 
 
 def on_the_cpu(array: jax.Array) -> bool:

@@ -11,11 +11,10 @@ import jax
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from fastgae._call import ROLES, Array, GAEResult, Role
+from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
-from fastgae._interop.arrays import OnDevice, is_narrow, taken, widened
+from fastgae._interop.arrays import NO_ARRAYS, OnDevice, is_narrow, taken, widened
 from fastgae._interop.jax import (
-    SETTINGS,
     canonical,
     check_array,
     computes,
@@ -30,7 +29,7 @@ from fastgae._interop.libraries import WITHOUT_NUMBERS, any_traced, as_array, dt
 from fastgae._support import memory
 
 NOT_IN_PROGRAMS = ("backend", "out", "stop_gradients")
-NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
+NEVER_TRACED = (Role.SETTING, Role.CONSTANT)
 ALIGNMENT = 64  # bytes; JAX copies memory that begins at any other address
 
 
@@ -44,9 +43,7 @@ def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         shape, dtype = first.shape, dtype_of_results(function, arrays)
         out = tuple(_aligned(shape, dtype) for _ in range(1 + gives_two(function)))
         arrays["out"] = out if gives_two(function) else out[0]
-    result = function(**arrays)
-    like = next(iter(arguments.values()))
-    return from_numpy(result, like) if isinstance(result, GAEResult | np.ndarray) else result
+    return from_numpy(function(**arrays), next(iter(arguments.values())))
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -92,7 +89,7 @@ def _called(function: Callable[..., Any], settings: dict[str, Any], arrays: dict
     if not jax_xla.is_ready():
         return lowered(arrays)
     # The lowering says what is wrong, and what the results are like. It has no traced settings.
-    defaults = {name: _default(function, name) for name in arrays if ROLES.get(name) in NO_ARRAYS}
+    defaults = {name: _default(function, name) for name in arrays if ROLES.get(name) in NEVER_TRACED}
     shown = {name: array for name, array in arrays.items() if name not in defaults}
     like = jax.eval_shape(lambda: _lowered(function, settings | defaults | {"backend": None}, shown))
     compiled = functools.partial(jax_xla.call, function, settings, like)
@@ -112,7 +109,7 @@ def _lowered(function: Callable[..., Any], settings: dict[str, Any], arrays: dic
     """Return the results of a call as JAX itself computes them."""
     if settings.get("backend") is not None:
         raise TypeError(f"JAX computes this call, and backend={settings['backend']!r} does not: leave backend out")
-    if traced := [name for name in arrays if ROLES.get(name) in NO_ARRAYS]:
+    if traced := [name for name in arrays if ROLES.get(name) in NEVER_TRACED]:
         raise TypeError(
             f"{traced[0]} is an array, and in a program of JAX it must be a number that does not "
             f"change: make it static, jax.jit(..., static_argnames={traced[0]!r})"
@@ -146,9 +143,9 @@ def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             arrays[name] = settled(given)
         elif isinstance(given, enum.Enum):
             settings[name] = given.name
-        elif ROLES.get(name) in NO_ARRAYS and isinstance(given, np.generic | np.ndarray) and given.ndim == 0:
+        elif ROLES.get(name) in NEVER_TRACED and isinstance(given, np.generic | np.ndarray) and given.ndim == 0:
             settings[name] = given.item()
-        elif type(given) in SETTINGS:
+        elif type(given) in NO_ARRAYS:
             settings[name] = given
         else:
             arrays[name] = widened(as_array(name, given))

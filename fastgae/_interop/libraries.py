@@ -27,9 +27,10 @@ class Library(NamedTuple):
     type: str  # the name of its arrays' type, in the module after which the row is named
     stack: str  # its function that makes one array of a list
     # Imports a module with these functions. `torch.py` is an example.
-    #   to_numpy(name, array)   a NumPy array in the same memory if possible
-    #   from_numpy(array)       an array of the library
-    #   converter(numbers)      the function that turns results into arrays of the dtype to which these are promoted
+    #   may_be_read(given)         whether NumPy computes a call of these arguments, and not the library itself
+    #   to_numpy(name, array)      a NumPy array in the same memory if possible
+    #   from_numpy(results, like)  what a function has returned, with arrays of the library, as `like` is one
+    #   converter(numbers)         the function that turns results into arrays of the dtype to which these are promoted
     conversions: Callable[[], ModuleType]
 
 

@@ -11,7 +11,7 @@ from torch._C._functorch import peek_interpreter_stack as transform  # None outs
 from torch.compiler import is_compiling as is_compiling  # for the decorator of compat
 
 from fastgae._call import Array
-from fastgae._interop.arrays import BFLOAT16, NARROW_FLOATS
+from fastgae._interop.arrays import BFLOAT16, NARROW_FLOATS, given_back
 
 RECORDS = (_TorchDispatchModeKey.FAKE, _TorchDispatchModeKey.PROXY, _TorchDispatchModeKey.FUNCTIONAL)
 NARROW_DTYPES = tuple(getattr(torch, name) for name in NARROW_FLOATS)
@@ -19,11 +19,21 @@ NARROW_DTYPES = tuple(getattr(torch, name) for name in NARROW_FLOATS)
 
 def to_numpy(name: str, tensor: torch.Tensor) -> Array:
     """Return a NumPy array in the same memory, without gradients. Its dtype for bfloat16 is ``BFLOAT16``."""
-    if not tensor.is_cpu:
-        if tensor.is_meta:
-            raise TypeError(f"{name} is on meta, where a tensor has no numbers: pass one on the CPU or on a GPU")
-        here = "the CPU" if tensor.is_cuda else "the CPU and on GPUs of CUDA and ROCm"
-        raise TypeError(f"{name} is on {tensor.device}, and fastgae computes on {here}: pass {name}.cpu()")
+    if tensor.is_cpu:
+        try:
+            array: Array = (tensor.detach() if tensor.requires_grad else tensor).numpy()
+        except (RuntimeError, TypeError):
+            return _unusual_to_numpy(name, tensor)
+        _check_memory(name, tensor)
+        return array
+    if tensor.is_meta:
+        raise TypeError(f"{name} is on meta, where a tensor has no numbers: pass one on the CPU or on a GPU")
+    here = "the CPU" if tensor.is_cuda else "the CPU and on GPUs of CUDA and ROCm"
+    raise TypeError(f"{name} is on {tensor.device}, and fastgae computes on {here}: pass {name}.cpu()")
+
+
+def _unusual_to_numpy(name: str, tensor: torch.Tensor) -> Array:
+    """Return the array of a tensor from which torch itself makes none, or say why there is none."""
     try:
         constant = in_memory(name, tensor)
     except NotImplementedError as error:  # in torch.func
@@ -55,12 +65,16 @@ def plain(name: str, tensor: torch.Tensor) -> torch.Tensor:
 def in_memory(name: str, tensor: torch.Tensor) -> torch.Tensor:
     """Return a strided tensor whose memory holds its numbers. A view of negated numbers is copied."""
     given = plain(name, tensor)
-    if given.untyped_storage().nbytes() < bytes_to_the_end(given):
+    _check_memory(name, given)
+    return given.resolve_neg() if given.is_neg() else given
+
+
+def _check_memory(name: str, tensor: torch.Tensor) -> None:
+    if tensor.untyped_storage().nbytes() < bytes_to_the_end(tensor):
         raise TypeError(
             f"{name} has no memory, because its storage was freed or made smaller, as FSDP does between two uses of a "
             "parameter: pass the tensor while its storage is there, or a copy made then"
         )
-    return given.resolve_neg() if given.is_neg() else given
 
 
 def bytes_to_the_end(tensor: torch.Tensor) -> int:
@@ -89,9 +103,9 @@ def numpy_dtype(name: str, tensor: torch.Tensor) -> np.dtype[Any]:
     return dtype
 
 
-def from_numpy(array: Array) -> torch.Tensor:
-    """Return a tensor of the same memory."""
-    return torch.from_numpy(array)
+def from_numpy(results: Any, like: torch.Tensor) -> Any:
+    """Return what a function has returned, with tensors of the same memory."""
+    return given_back(results, torch.from_numpy)
 
 
 def on_device(tensor: torch.Tensor) -> bool:
@@ -105,6 +119,11 @@ def transforms() -> bool:
     ``make_fx`` and ``torch.jit.trace`` would take what NumPy computes for constants.
     """
     return is_compiling() or transform() is not None or _is_tracing() or any(map(_get_dispatch_mode, RECORDS))
+
+
+def may_be_read(given: tuple[Any, ...]) -> bool:
+    """Return whether NumPy may compute a call of these arguments, of which the first is a tensor."""
+    return bool(given[0].is_cpu) and not transforms()
 
 
 def computes(tensor: torch.Tensor) -> bool:

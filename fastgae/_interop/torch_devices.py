@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from fastgae._call import GAEResult
-from fastgae._interop.arrays import OnDevice, Planned, given_back, taken
+from fastgae._interop.arrays import OnDevice, Planned, taken
 from fastgae._interop.libraries import WITHOUT_NUMBERS
 from fastgae._interop.torch import (
     NARROW_DTYPES,
@@ -195,7 +195,7 @@ def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         return call(function, arguments)
     arrays, out = taken(arguments, torch.Tensor, to_numpy), arguments.get("out")
     if out is None:
-        return given_back(function(**arrays), from_numpy)
+        return from_numpy(function(**arrays), next(iter(arguments.values())))
     arrays["out"] = tuple(map(_array_to_fill, out)) if isinstance(out, tuple | list) else _array_to_fill(out)
     pair = isinstance(function(**arrays), GAEResult)
     tell_autograd(out if pair else [out])

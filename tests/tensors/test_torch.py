@@ -83,7 +83,7 @@ def test_memory_is_shared():
         assert array.ctypes.data == given.data_ptr()
         assert array.strides == tuple(given.itemsize * stride for stride in given.stride())
     memory = np.zeros(3, np.float32)
-    from_numpy(memory)[1] = 5
+    from_numpy(memory, torch.empty(0))[1] = 5
     assert memory[1] == 5
 
 

@@ -95,7 +95,8 @@ def check_wide(name: str, given: object) -> None:
     dtype = getattr(given, "dtype", None)
     narrow = is_narrow(dtype) if isinstance(dtype, np.dtype) else str(dtype).rpartition(".")[2] in NARROW_FLOATS
     if narrow:
-        raise TypeError(f"{name} has dtype {dtype}, in which 0.99 is another number: pass float32 or float64")
+        word = dtype.type.__name__ if isinstance(dtype, np.dtype) else dtype
+        raise TypeError(f"{name} has dtype {word}, in which 0.99 is another number: pass float32 or float64")
 
 
 def widened(array: Array) -> Array:

@@ -205,6 +205,23 @@ def test_envs_of_one_array(dtype, mask):
                 assert_same_bits(got, expected, f"{target}, {envs} x {steps}, {how.keys()}")
 
 
+@pytest.mark.parametrize("mask", MASKS)
+def test_n_step_returns_leave_steps_out(dtype, mask):
+    """Vectors of an env that lack some of their steps, or the one after them, stand between others."""
+    for steps, n, own in product((2, 100), (1, 2, 7, 200), (False, True)):
+        rng, shape = np.random.default_rng(steps + n), (20, steps)
+        numbers = rng.standard_normal((4, *shape)).astype(dtype)
+        ends = rng.random((2, *shape)) < 0.02
+        call = {"rewards": numbers[0], "values": numbers[1], "terminated": ends[0], "truncated": ends[1], "n": n}
+        call |= {"mask": np.array([MASKS[mask](rng, steps) for _ in range(20)])}
+        call |= {"next_values": numbers[3]} if own else {"last_values": numbers[3, :, 0], "final_values": numbers[2]}
+        call |= {"gamma": abs(numbers[3]).clip(max=1) if n == 7 else 0.9, "time_axis": 1}
+        expected = fastgae.n_step_returns(**call, backend="numpy")
+        for target in TARGETS:
+            got = fastgae.n_step_returns(**call, backend=f"cpp:{target}")
+            assert_same_bits(got, expected, f"{target}, {shape}, {n}")
+
+
 def test_pieces_of_retrace_look_behind_skipped_steps(dtype):
     """The next trace of a piece that is redone is that of the next step that exists."""
     mask = np.random.default_rng(0).random((3, 5000)) < 0.5

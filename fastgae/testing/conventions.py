@@ -5,7 +5,7 @@ fastgae of them, as text. The search evaluates this text, so a report shows the 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ EARLY = "np.concatenate([{0}[1:], {0}[:1] & False])"
 BEGINS = "right only if row t says that observation t begins an episode"
 LATE_REWARDS = "np.concatenate([{r}[:1] * 0, {r}[:-1]])"
 EARLY_REWARDS = "np.concatenate([{r}[1:], {r}[:1] * 0])"
+MASKED = {"r": "({r} * mask)", "v": "({v} * mask)", "settings": ""}
 FINAL = "bootstrap truncated steps with V of their final observation"
 CUT = "cut the bootstrap where terminated, and the trace where terminated or truncated"
 OWN_ROW = "read the flag of row t at step t"
@@ -188,14 +189,19 @@ ODD = {
 class Choice(NamedTuple):
     """One thing that a loop may do in place of what fastgae does."""
 
-    name: str
     words: str
+    name: str
+    needs: tuple[str, ...]  # a function must have one of them, if there are any, so that the choice has a meaning
     fields: Fields
-    needs: str = ""  # what a function must have, so that the choice has a meaning
 
     @property
     def wrong(self) -> bool:
         return self.name in MISTAKES
+
+
+def does(words: str) -> Callable[..., Choice]:
+    """Return a function that makes the choice of its name, what it needs, and the expressions that it changes."""
+    return lambda name, *needs, **fields: Choice(words, name, needs, fields)
 
 
 def _moved(flags: str) -> Fields:
@@ -208,255 +214,163 @@ def _one_row_less(rows: str) -> Fields:
     return {**of_rows, "v": "values[:-1]", "last": "values[-1]", "settings": ""}
 
 
-def _ends(b: str, c: str, n: str = "{n}") -> Fields:
-    return {"b": f"{{{b}}}", "c": f"{{{c}}}", "n": n}
-
-
-def _closed(words: str, b: str, c: str) -> Iterator[Choice]:
-    """Yield a mix-up of the two flags with each V' that it may use."""
-    for n in ("{n}", "{following}", "np.where({e}, {final}, {following})"):
-        yield Choice("flags_mixed_up", f"terminated and truncated are mixed up: {words}", _ends(b, c, n), "u")
-
-
 # In each axis, at most one choice is made. Those that need "e" or "u" are for functions with one or two flags.
 AXES: dict[str, tuple[Choice, ...]] = {
     "flags": (
         *(
-            Choice(f"flags_{word}", f"step t takes the flag of row t {row}{words}", _moved(flags), "e")
-            for word, row, words, flags in (
-                ("late", "- 1", "", LATE),
-                ("late", "- 1", ", and the last step its own", f"np.concatenate([{LATE}[:-1], {{0}}[-1:]])"),
-                ("early", "+ 1", f", and the last step none: {BEGINS}", EARLY),
-                ("early", "+ 1", f", and the last step its own: {BEGINS}", "np.concatenate([{0}[1:], {0}[-1:]])"),
+            does(f"step t takes the flag of row t {row}")(f"flags_{word}", "e", **_moved(flags))
+            for word, row, flags in (
+                ("late", "- 1", LATE),
+                ("late", "- 1, and the last step its own", f"np.concatenate([{LATE}[:-1], {{0}}[-1:]])"),
+                ("early", f"+ 1, and the last step none: {BEGINS}", EARLY),
+                ("early", f"+ 1, and the last step its own: {BEGINS}", "np.concatenate([{0}[1:], {0}[-1:]])"),
             )
         ),
         *(
-            Choice(
-                "flags_apart",
-                f"step t takes {name} of row {row}, and the other flag of its own row",
-                {field: flags.format(f"{{{field}}}")},
-                "u",
+            does(f"step t takes {name} of row {row}, and the other flag of its own row")(
+                "flags_apart", "u", **{field: flags.format(f"{{{field}}}")}
             )
             for field, name in (("e", "terminated"), ("u", "truncated"))
             for row, flags in (("t - 1", LATE), ("t + 1", EARLY))
         ),
-        Choice("flags_inverted", "a flag that is False ends the episode", {"e": "~{e}"}, "e"),
+        does("a flag that is False ends the episode")("flags_inverted", "e", e="~{e}"),
     ),
     "rewards": (
-        Choice("rewards_late", "step t takes the reward of row t - 1", {"r": LATE_REWARDS}),
-        Choice(
-            "rewards_early",
-            "right only if rewards[t] came with observation t: step t takes the reward of row t + 1",
-            {"r": EARLY_REWARDS},
+        does("step t takes the reward of row t - 1")("rewards_late", r=LATE_REWARDS),
+        does("right only if rewards[t] came with observation t: step t takes the reward of row t + 1")(
+            "rewards_early", r=EARLY_REWARDS
         ),
         *(
-            Choice(
-                "rewards_whitened",
-                f"rewards are normalised{words}: mean 0, {std} 1",
-                {"r": f"(({{r}} - {{r}}.mean({axis})) / ({{r}}.std({axis}{ddof}) + 1e-8))"},
+            does(f"rewards are normalised{words}: mean 0, {std} 1")(
+                "rewards_whitened", r=f"(({{r}} - {{r}}.mean({axis})) / ({{r}}.std({axis}{ddof}) + 1e-8))"
             )
             for axis, words in (("", ""), ("0", " in each env"))
             for ddof, std in (("", "std"), (f"{', ' * bool(axis)}ddof=1", "Bessel's std"))
         ),
     ),
     "rows": (
-        Choice(
+        does("rewards and flags come one row late, with the next observation, and the last row gives nothing")(
             "rows_late",
-            "rewards and flags come one row late, with the next observation, and the last row gives nothing",
-            {
-                "r": EARLY_REWARDS,
-                **_moved(EARLY),
-                "last": "0 * {v}[-1]",
-                "delta": "np.concatenate([{delta}[:-1], {delta}[:1] * 0])",
-            },
             "e",
+            **_moved(EARLY),
+            r=EARLY_REWARDS,
+            last="0 * {v}[-1]",
+            delta="np.concatenate([{delta}[:-1], {delta}[:1] * 0])",
         ),
-        Choice(
-            "rows_late",
-            "rewards and flags come one row late, with the next observation, and there is one result less",
-            _one_row_less("1:"),
-            "same rows",
+        does("rewards and flags come one row late, with the next observation, and there is one result less")(
+            "rows_late", "same rows", **_one_row_less("1:")
         ),
     ),
     "last": (
-        Choice(
-            "last_row_dropped",
-            "the last row gives no advantage, and its V is the bootstrap of the row before",
-            _one_row_less(":-1"),
-            "same rows",
+        does("the last row gives no advantage, and its V is the bootstrap of the row before")(
+            "last_row_dropped", "same rows", **_one_row_less(":-1")
         ),
-        Choice("last_values_ignored", "after the last step, V is 0", {"last": NOTHING}, "last"),
-        *(
-            Choice(
-                "last_values_of_the_last_step",
-                "the last step bootstraps from V of its own state",
-                {"last": "{v}[-1]"},
-                needs,
-            )
-            for needs in ("last", "same rows")
+        does("after the last step, V is 0")("last_values_ignored", "last", last=NOTHING),
+        does("the last step bootstraps from V of its own state")(
+            "last_values_of_the_last_step", "last", "same rows", last="{v}[-1]"
         ),
-        Choice(
-            "last_values_twice",
-            "the step before the last one bootstraps from V after the last one",
-            {"v": "np.concatenate([{v}[:-1], np.where({e}[-1:], 0, last_values)])"},
-            "e",
+        does("the step before the last one bootstraps from V after the last one")(
+            "last_values_twice", "e", v="np.concatenate([{v}[:-1], np.where({e}[-1:], 0, last_values)])"
         ),
     ),
     "ends": (
-        Choice("truncation_as_termination", "a truncated step counts as terminated", _ends("either", "either"), "u"),
-        Choice(
-            "value_of_the_same_state",
-            "a truncated step bootstraps from V(s_t), the state before its action",
-            _ends("e", "either", "np.where({u}, {v}, {following})"),
-            "u",
+        does("a truncated step counts as terminated")("truncation_as_termination", "u", b="{either}", c="{either}"),
+        does("a truncated step bootstraps from V(s_t), the state before its action")(
+            "value_of_the_same_state", "u", n="np.where({u}, {v}, {following})"
         ),
-        Choice(
-            "value_of_the_reset_observation",
+        does(
             'right only if row t + 1 holds the final observation, as with autoreset="next_step": a truncated step '
-            "bootstraps from values[t + 1]",
-            _ends("e", "either", "{following}"),
-            "u",
+            "bootstraps from values[t + 1]"
+        )("value_of_the_reset_observation", "u", n="{following}"),
+        does("the TD error of a truncated step is 0, so its advantage is 0 and its return is V")(
+            "truncation_dropped", "u", r="np.where({u}, {v}, {r})", b="{either}", c="{either}", n="{following}"
         ),
-        Choice(
-            "truncation_dropped",
-            "the TD error of a truncated step is 0, so its advantage is 0 and its return is V",
-            {"r": "np.where({u}, {v}, {r})", **_ends("either", "either", "{following}")},
-            "u",
+        does("the TD error of a step that ends an episode is 0, so its advantage is 0 and its return is V")(
+            "ends_dropped", "e", r="np.where({either}, {v}, {r})", b="{either}", c="{either}"
         ),
-        Choice(
-            "ends_dropped",
-            "the TD error of a step that ends an episode is 0, so its advantage is 0 and its return is V",
-            {"r": "np.where({either}, {v}, {r})", **_ends("either", "either")},
-            "e",
-        ),
-        Choice(
-            "steps_before_truncation",
+        does(
             "truncation counts as termination, and the step before a truncated one takes no advantage from it, because "
-            "truncated steps are left out of the loss",
-            {"b": "{either}", "c": "({either} | " + EARLY.format("{u}") + ")"},
-            "u",
+            "truncated steps are left out of the loss"
+        )("steps_before_truncation", "u", b="{either}", c=f"({{either}} | {EARLY.format('{u}')})"),
+        does("right only if V' is 0 where terminated: flags cut the trace alone, and every step bootstraps")(
+            "bootstrap_at_termination", "e", b="{nowhere}", c="{either}"
         ),
-        Choice(
-            "bootstrap_at_termination",
-            "right only if V' is 0 where terminated: flags cut the trace alone, and every step bootstraps",
-            _ends("nowhere", "either"),
-            "e",
+        does("flags cut the trace alone, and every step bootstraps from values[t + 1]")(
+            "bootstrap_at_termination", "e", b="{nowhere}", c="{either}", n="{following}"
         ),
-        Choice(
-            "bootstrap_at_termination",
-            "flags cut the trace alone, and every step bootstraps from values[t + 1]",
-            _ends("nowhere", "either", "{following}"),
-            "e",
+        does("the bootstrap takes the flag of row t + 1, and the trace the flag of row t")(
+            "bootstrap_cut_early", "e", b=EARLY.format("{either}"), c="{either}"
         ),
-        Choice(
-            "bootstrap_cut_early",
-            "the bootstrap takes the flag of row t + 1, and the trace the flag of row t",
-            {"b": EARLY.format("{either}"), "c": "{either}"},
-            "e",
+        does("the trace takes the flags of row t + 1, and the bootstrap those of row t")(
+            "trace_cut_early", "e", c=EARLY.format("{either}")
         ),
-        Choice(
-            "trace_cut_early",
-            "the trace takes the flags of row t + 1, and the bootstrap those of row t",
-            {"c": EARLY.format("{either}")},
-            "e",
+        does("a truncated step is no boundary: bootstrap and trace go on to the next row")(
+            "truncation_ignored", "u", c="{e}", n="{following}"
         ),
-        Choice(
-            "truncation_ignored",
-            "a truncated step is no boundary: bootstrap and trace go on to the next row",
-            _ends("e", "e", "{following}"),
-            "u",
+        does("flags have no effect")("flags_ignored", "e", b="{nowhere}", c="{nowhere}", n="{following}"),
+        does("the trace is never cut")("trace_not_cut", "e", c="{nowhere}"),
+        does("the trace is cut where terminated alone")("trace_not_cut", "u", c="{e}"),
+        does("no end bootstraps, and none cuts the trace")(
+            "trace_not_cut", "u", b="{either}", c="{nowhere}", n="{following}"
         ),
-        Choice("flags_ignored", "flags have no effect", _ends("nowhere", "nowhere", "{following}"), "e"),
+        does("no end bootstraps, and terminated cuts the trace")(
+            "trace_not_cut", "u", b="{either}", c="{e}", n="{following}"
+        ),
         *(
-            Choice("trace_not_cut", words, fields, needs)
-            for words, fields, needs in (
-                ("the trace is never cut", _ends("e", "nowhere"), "e"),
-                ("the trace is cut where terminated alone", _ends("e", "e"), "u"),
-                ("no end bootstraps, and none cuts the trace", _ends("either", "nowhere", "{following}"), "u"),
-                ("no end bootstraps, and terminated cuts the trace", _ends("either", "e", "{following}"), "u"),
+            does(f"terminated and truncated are mixed up: {words}")("flags_mixed_up", "u", b=b, c=c, n=n)
+            for words, b, c in (
+                ("truncated steps do not bootstrap, and terminated steps do", "{u}", "{either}"),
+                ("truncated steps end the episode, and terminated steps do not", "{u}", "{u}"),
+                ("truncated closes the bootstrap, and terminated cuts the trace", "{u}", "{e}"),
+                ("terminated closes the bootstrap, and truncated cuts the trace", "{e}", "{u}"),
             )
+            for n in ("{n}", "{following}", "np.where({e}, {final}, {following})")
         ),
-        *_closed("truncated steps do not bootstrap, and terminated steps do", "u", "either"),
-        *_closed("truncated steps end the episode, and terminated steps do not", "u", "u"),
-        *_closed("truncated closes the bootstrap, and terminated cuts the trace", "u", "e"),
-        *_closed("terminated closes the bootstrap, and truncated cuts the trace", "e", "u"),
     ),
     "delta": (
-        Choice(
-            "values_not_subtracted",
-            "V(s_t) is not subtracted in the TD error",
-            {"delta": "({r} + {discount} * np.where({b}, 0, {n}))"},
+        does("V(s_t) is not subtracted in the TD error")(
+            "values_not_subtracted", delta="({r} + {discount} * np.where({b}, 0, {n}))"
         ),
-        Choice(
-            "values_exchanged",
-            "the TD error has V(s_t) and the next value exchanged",
-            {"delta": "(({r} + {discount} * np.where({b}, 0, {v})) - {n})"},
+        does("the TD error has V(s_t) and the next value exchanged")(
+            "values_exchanged", delta="(({r} + {discount} * np.where({b}, 0, {v})) - {n})"
         ),
-        Choice("no_bootstrap", "no step bootstraps: the TD error is r_t - V(s_t)", {"delta": "({r} - {v})"}),
+        does("no step bootstraps: the TD error is r_t - V(s_t)")("no_bootstrap", delta="({r} - {v})"),
     ),
     "coefficients": (
-        Choice("discount_missing", "V' is not discounted", {"discount": "1.0"}),
-        Choice("coefficients_exchanged", "V' is discounted by gae_lambda", {"discount": "gae_lambda"}),
-        Choice("lambda_missing", "the trace decays by gamma", {"decay": "gamma"}),
-        Choice("gamma_missing", "the trace decays by gae_lambda", {"decay": "gae_lambda"}),
-        Choice(
-            "gamma_twice", "the trace decays by gamma * gamma * gae_lambda", {"decay": "gamma * gamma * gae_lambda"}
-        ),
-        Choice("no_trace", "the trace is left out", {"decay": "0.0"}),
+        does("V' is not discounted")("discount_missing", discount="1.0"),
+        does("V' is discounted by gae_lambda")("coefficients_exchanged", discount="gae_lambda"),
+        does("the trace decays by gamma")("lambda_missing", decay="gamma"),
+        does("the trace decays by gae_lambda")("gamma_missing", decay="gae_lambda"),
+        does("the trace decays by gamma * gamma * gae_lambda")("gamma_twice", decay="gamma * gamma * gae_lambda"),
+        does("the trace is left out")("no_trace", decay="0.0"),
     ),
     "mask": (
-        Choice(
-            "masked_as_zero",
-            "rewards and values outside the mask are 0, and the recursion runs through them",
-            {"r": "({r} * mask)", "v": "({v} * mask)", "settings": ""},
-            "mask",
+        does("rewards and values outside the mask are 0, and the recursion runs through them")(
+            "masked_as_zero", "mask", **MASKED
         ),
-        Choice(
-            "mask_cuts",
-            "a step before a masked one ends the sequence",
-            {"e": "({e} | ~np.concatenate([mask[1:], mask[:1] | True]))", "settings": ""},
-            "mask",
+        does("a step before a masked one ends the sequence")(
+            "mask_cuts", "mask", e="({e} | ~np.concatenate([mask[1:], mask[:1] | True]))", settings=""
         ),
-        Choice("masked_ends", "a masked step ends the sequence", {"e": "({e} | ~mask)", "settings": ""}, "mask"),
-        Choice(
-            "masked_without_discount",
-            "V of a masked step is 0, and the trace passes it without a discount",
-            {
-                "r": "({r} * mask)",
-                "v": "({v} * mask)",
-                "last": "({last} * mask[-1])",
-                "decay": "np.where(mask, {decay}, 1)",
-                "settings": "",
-            },
-            "mask",
+        does("a masked step ends the sequence")("masked_ends", "mask", e="({e} | ~mask)", settings=""),
+        does("V of a masked step is 0, and the trace passes it without a discount")(
+            "masked_without_discount", "mask", **MASKED, last="({last} * mask[-1])", decay="np.where(mask, {decay}, 1)"
         ),
-        Choice(
-            "value_of_padding",
-            "right only if V of a masked step is 0: its TD error is 0, and the step before bootstraps from its V",
-            {"delta": "({delta} * mask)", "settings": ""},
-            "mask",
+        does("right only if V of a masked step is 0: its TD error is 0, and the step before bootstraps from its V")(
+            "value_of_padding", "mask", delta="({delta} * mask)", settings=""
         ),
-        Choice(
-            "value_of_padding",
-            "right only if V of a masked step is 0: its advantage is 0, and the step before bootstraps from its V",
-            {"delta": "({delta} * mask)", "c": "({c} | ~mask)", "settings": ""},
-            "V of masked",
+        does("right only if V of a masked step is 0: its advantage is 0, and the step before bootstraps from its V")(
+            "value_of_padding", "V of masked", delta="({delta} * mask)", c="({c} | ~mask)", settings=""
         ),
-        Choice("mask_ignored", "the mask has no effect on the recursion", {"settings": ""}, "mask"),
+        does("the mask has no effect on the recursion")("mask_ignored", "mask", settings=""),
     ),
     "form": (
-        Choice(
-            "tail_normalized",
-            "the finite-horizon form: weights of k-step advantages add up to 1 also near the end",
-            {"settings": "{settings}, tail_normalized=True"},
+        does("the finite-horizon form: weights of k-step advantages add up to 1 also near the end")(
+            "tail_normalized", settings="{settings}, tail_normalized=True"
         ),
-        Choice("upgo", "upgoing returns (UPGO)", {"estimator": "upgo", "coefficients": "gamma=gamma"}),
+        does("upgoing returns (UPGO)")("upgo", estimator="upgo", coefficients="gamma=gamma"),
         *(
-            Choice(
-                "n_step",
-                f"{n}-step returns",
-                {"estimator": "n_step_returns", "settings": "", "coefficients": f"n={n}, gamma=gamma", "less": "{v}"},
-                needs,
+            does(f"{n}-step returns")(
+                "n_step", needs, estimator="n_step_returns", coefficients=f"n={n}, gamma=gamma", less="{v}", settings=""
             )
             for n, needs in (("n", "n"), *((n, "no n") for n in range(2, 6)))
         ),
@@ -490,7 +404,7 @@ def conventions(
     base: Fields, given: set[str], mistakes: int, others: int
 ) -> Iterator[tuple[tuple[Choice, ...], Fields]]:
     """Yield the conventions with so many mistakes and other choices for which a function has the arguments."""
-    open_axes = [[choice for choice in axis if choice.needs in given | {""}] for axis in AXES.values()]
+    open_axes = [[each for each in axis if not each.needs or given & {*each.needs}] for axis in AXES.values()]
     for axes in combinations(open_axes, mistakes + others):
         for choices in product(*axes):
             if sum(choice.wrong for choice in choices) == mistakes:

@@ -5,29 +5,19 @@ from __future__ import annotations
 import itertools
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fastgae._call import Array
 from fastgae._canonical.arguments import as_number, as_share
 from fastgae._diagnose.report import Finding, Places, as_html, as_text
-from fastgae.testing.conventions import (
-    MISTAKES,
-    NOTHING,
-    ODD,
-    ONE_EPISODE,
-    TOO_EARLY,
-    Choice,
-    Fields,
-    call_of,
-    composed,
-)
+from fastgae.testing.conventions import MISTAKES, NOTHING, ODD, ONE_EPISODE, TOO_EARLY, Fields, call_of, composed
 from fastgae.testing.readings import ENDS, Outputs, converted, roles_of
-from fastgae.testing.results import CLOSE, Output, relative
-from fastgae.testing.rollouts import Probe, tiny_rollouts
+from fastgae.testing.results import CLOSE, Output
+from fastgae.testing.rollouts import tiny_rollouts
 from fastgae.testing.search import NOT_EXACT, SMALL, Match, Subject
 
 BOTH = " with both flags at the same ends"
@@ -197,31 +187,23 @@ class _Report:
 
     def __init__(self, subject: Subject, match: Match, known: bool) -> None:
         self.subject, self.match, self.known = subject, match, known
-        self.each_env = match.reading.layout.each_env
-        self.right = self.without(lambda choice: not choice.wrong) if known else match.fields
+        self.words = {name: output.words(match.reading.layout.each_env) for name, output in match.outputs.items()}
+        self.right = self.without(MISTAKES) if known else match.fields
 
-    def without(self, kept: Callable[[Choice], bool]) -> Fields:
-        """Return the convention with some of its choices."""
-        return composed(self.subject.right(self.match.reading), filter(kept, self.match.choices))
+    def without(self, names: Collection[str]) -> Fields:
+        """Return the convention without the choices of these names."""
+        kept = (choice for choice in self.match.choices if choice.name not in names)
+        return composed(self.subject.right(self.match.reading), kept)
 
     def identified(self) -> Identified:
-        subject, match = self.subject, self.match
+        subject, match, known = self.subject, self.match, self.known
         subject.raised.clear()  # what other readings of the arguments raised is no finding
-        error = subject.error(match) if self.known else float("nan")
+        error = subject.error(match) if known else float("nan")
+        found = (self.words, self.convention(), self.call(match.fields)) if known else ({}, (), "")
         findings = tuple(self.findings())
-        wrong = not self.known or any(each.detector not in BESIDE for each in findings)
-        outputs = {name: output.words(self.each_env) for name, output in match.outputs.items()}
-        return Identified(
-            subject.name,
-            str(match.reading),
-            outputs if self.known else {},
-            self.convention() if self.known else (),
-            self.call(match.fields) if self.known else "",
-            error,
-            findings,
-            self.smallest() if wrong else {},
-            "" if self.known else self.tried(),
-        )
+        wrong = not known or any(each.detector not in BESIDE for each in findings)
+        shown, tried = self.smallest() if wrong else {}, "" if known else self.tried()
+        return Identified(subject.name, str(match.reading), *found, error, findings, shown, tried)
 
     def call(self, fields: Fields) -> str:
         """Return the call of a convention, with the numbers that the function has built in."""
@@ -250,53 +232,54 @@ class _Report:
 
     def findings(self) -> Iterator[Finding]:
         """Yield what is wrong: first in the convention, and then beside it."""
-        match, subject, kind = self.match, self.subject, self.match.reading.kind
-        for choice in match.choices:
-            if choice.wrong:
-                right = choice.name == "trace_not_cut" and subject.agrees(
-                    match, self.without(lambda each: each.name != "trace_not_cut")
-                )
-                yield _finding(choice.name, f"right only if {ONE_EPISODE}: {choice.words}" if right else choice.words)
-        no_last = self.known and self.right["last"] == match.fields["last"] == NOTHING
-        rollout = subject.rollout(match.reading, episodes=match.episodes)
+        match, subject = self.match, self.subject
+        for choice in filter(lambda choice: choice.wrong, match.choices):
+            episodes = (subject.rollout(match.reading, seed, episodes=True) for seed in range(3))
+            cut = choice.name == "trace_not_cut" and subject.agrees(match, self.without({choice.name}), episodes)
+            yield _finding(choice.name, f"right only if {ONE_EPISODE}: " * cut + choice.words)
+        yield from (_finding(name, ODD[name].format(", ".join(what))) for name, what in self.beside().items() if what)
+
+    def beside(self) -> dict[str, Collection[str]]:
+        """Return what is to be said of each mistake beside the convention: nothing if the function does not make it."""
+        match, subject, reading, kind = self.match, self.subject, self.match.reading, self.match.reading.kind
+        compared = partial(subject.differing, match, match.fields) if self.known else lambda *_: ()
+        rollout = subject.rollout(reading, episodes=match.episodes)
         both = rollout._replace(truncated=rollout.truncated | rollout.terminated)
-        can_tell = self.known and {"terminated", "truncated"} <= match.reading.given
-        beside = subject.beside(match, match.fields, both, BOTH) if can_tell else ()
-        may_read = self.known and (match.reading.longer_flags or {"starts", "not_starts"} & match.reading.given)
-        may_read = may_read and not any(choice.name == "flags_late" for choice in match.choices)
-        begun = subject.beside(match, match.fields, rollout._replace(begins=True), FIRST) if may_read else ()
+        has_both = {"terminated", "truncated"} <= reading.given
+        has_first = reading.longer_flags or {"starts", "not_starts"} & reading.given
+        late = any(choice.name == "flags_late" for choice in match.choices)
+        no_last = self.known and self.right["last"] == match.fields["last"] == NOTHING
         padding = "padding comes last in each row"
         if match.episodes and not kind.ends:
-            flipped = subject.rollout(match.reading, episodes=True).map(np.flipud)
-            pairs = [*subject.beside(match, match.fields, flipped, " with padding first")]
-            if pairs and all(relative(got, expected) <= CLOSE for _, got, expected in pairs):
+            flipped = subject.rollout(reading, episodes=True).map(np.flipud)
+            if subject.agrees(match, match.fields, [flipped], " with padding first"):
                 padding = "the mask is one span in each row"
-        once, again = (subject.called(match.reading, rollout) or Outputs({}, {}, False, ()) for _ in range(2))
-        words = [output.words(self.each_env) for output in match.outputs.values()] if self.known else []
+        once, again = (subject.called(reading, rollout) or Outputs({}, {}, False, ()) for _ in range(2))
         arrays = {name: (array, again.arrays.get(name)) for name, array in once.arrays.items()}
-        found = {
-            "returns_of_normalised_advantages": [n for n, each in match.outputs.items() if each.base == TOO_EARLY],
-            "returns_normalised": [n for n, each in match.outputs.items() if each.scaling and each.base == "returns"]
-            * ("values" in match.reading.given),
+        words = [*self.words.values()] if self.known else []
+        twice = {each for each in words if words.count(each) > 1}
+        outputs = match.outputs.items()
+        return {
+            "returns_of_normalised_advantages": [name for name, each in outputs if each.base == TOO_EARLY],
+            "returns_normalised": [name for name, each in outputs if each.scaling and each.base == "returns"]
+            * ("values" in reading.given),
             "one_episode": [ONE_EPISODE if kind.ends else padding] * match.episodes,
-            "first_flag": [name for name, got, expected in begun if relative(got, expected) > CLOSE],
-            "outputs_exchanged": [
-                f"{name} is {each.base}" for name, each in match.outputs.items() if _exchanged(name, each)
-            ],
+            "first_flag": compared(rollout._replace(begins=True), FIRST) if has_first and not late else (),
+            "outputs_exchanged": [f"{name} is {each.base}" for name, each in outputs if _exchanged(name, each)],
             "numbers_clipped": ["larger ones are clipped, or changed in another way"] * (subject.scale == SMALL),
-            "one_env": subject.of_many_envs(match.outputs) if self.known and self.each_env else [],
+            "one_env": subject.of_many_envs(match.outputs) if self.known and reading.layout.each_env else (),
             "last_values_missing": [""] * (no_last and kind.ends > 0 and not kind.masked),
-            "both_flags": [name for name, got, expected in beside if relative(got, expected) > CLOSE],
+            "both_flags": compared(both, BOTH) if has_both else (),
             "raises": [f"{error} ({'; '.join(rollouts)})" for error, rollouts in subject.raised.items()],
             "inputs_written": once.written,
             "not_deterministic": [name for name, (a, b) in arrays.items() if b is None or a.tobytes() != b.tobytes()],
             "not_finite": [name for name, (array, _) in arrays.items() if not np.isfinite(array).all()],
             "output_unknown": [name for name in arrays if self.known and name not in match.outputs]
             + [f"{name} ({each})" for name, each in once.others.items()],
-            "coefficient_ignored": match.reading.ignored if self.known else (),
-            "outputs_equal": sorted({each for each in words if words.count(each) > 1 and _is_twice(each, words)}),
+            "coefficient_ignored": reading.ignored if self.known else (),
+            # Returns are also targets, so they may be returned twice beside advantages.
+            "outputs_equal": sorted(each for each in twice if "advantages" in each or len({*words}) == 1),
         }
-        yield from (_finding(name, ODD[name].format(", ".join(names))) for name, names in found.items() if names)
 
     def tried(self) -> str:
         """Return what was tried, and what would help."""
@@ -317,10 +300,7 @@ class _Report:
         match, reading, name = self.match, self.match.reading, self.subject.name
         meant = {n: Output("returns") if each.base == TOO_EARLY else each for n, each in match.outputs.items()}
 
-        def different(rollout: Probe) -> tuple[str, Array, Array] | None:
-            beside = self.subject.beside(match._replace(outputs=meant), self.right, rollout)
-            return next((each for each in beside if not relative(*each[1:]) <= CLOSE), None)
-
+        different = partial(self.subject.differing, match._replace(outputs=meant), self.right)
         tiny = [*tiny_rollouts(reading.kind, self.subject.numbers)]
         large = (each._replace(rewards=1000 * each.rewards) for each in tiny)
         shown = next(filter(different, itertools.chain(tiny, large)), None)
@@ -332,12 +312,12 @@ class _Report:
                 array[row] = number
                 if different(shorter := shown._replace(**{field: array})):
                     shown = shorter
-        output, got, expected = different(shown) or ("", shown.rewards, shown.rewards)
+        output, (got, expected) = next(iter(different(shown).items()))
         given = shown.arguments(reading.longer_values, reading.longer_flags)
         unseen = [role for role in ("terminated", "final_values") if role not in reading.given]
         passed = {role: _listed(converted(given[role], reading)) for role in (*reading.given, *unseen)}
         lines = [f"{argument} = {passed[role]}" for argument, role in reading.roles.items()]
-        call, words = self.call(self.right), meant[output].words(self.each_env)
+        call, words = self.call(self.right), meant[output].words(reading.layout.each_env)
         hidden = {"final_values": True, "terminated": given["terminated"].any() and not reading.given & ENDS}
         unseen = [role for role in unseen if role in call and hidden[role]]
         lines += [f"{role} = {passed[role]}, for which {name} has no argument" for role in unseen]
@@ -350,11 +330,6 @@ class _Report:
 
 def _finding(name: str, what: str) -> Finding:
     return Finding(what, Places(), *MISTAKES[name], name)
-
-
-def _is_twice(each: str, words: list[str]) -> bool:
-    """Return whether it is a mistake to return this twice: returns are also targets, but not beside nothing else."""
-    return "advantages" in each or len({*words}) == 1
 
 
 def _exchanged(name: str, output: Output) -> bool:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -329,10 +329,16 @@ class Subject:
                     worst = max(worst, relative(got, expected), NOT_EXACT)
         return worst
 
-    def agrees(self, match: Match, fields: Fields) -> bool:
-        """Return whether the function does the same as a convention if each call gets one episode."""
-        rollouts = (self.rollout(match.reading, seed, STEPS, True) for seed in range(3))
-        pairs = [pair for rollout in rollouts for pair in self.beside(match, fields, rollout)]
+    def differing(
+        self, match: Match, fields: Fields, rollout: Probe, where: str = ""
+    ) -> dict[str, tuple[Array, Array]]:
+        """Return the outputs that differ from a convention, and what each is in this."""
+        pairs = self.beside(match, fields, rollout, where)
+        return {name: (got, expected) for name, got, expected in pairs if relative(got, expected) > CLOSE}
+
+    def agrees(self, match: Match, fields: Fields, rollouts: Iterable[Probe], where: str = "") -> bool:
+        """Return whether the function gives results for some of these rollouts, and all as in a convention."""
+        pairs = [pair for rollout in rollouts for pair in self.beside(match, fields, rollout, where)]
         return bool(pairs) and all(relative(got, expected) <= CLOSE for _, got, expected in pairs)
 
     def nearest(self) -> Match:

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -123,24 +124,22 @@ class Results:
         right: Array = evaluated(OUTPUTS[base], self.known)[: len(got)]
         if not _on_a_line(right[mask[:, 0], 0][:3].tolist(), got[mask[:, 0], 0][:3].tolist()):
             return None
-        for per_env in (False, True):
-            here = mask & (np.arange(mask.shape[1]) == 0) if per_env else mask
-            x, y = right[here].astype(np.float64), got[here].astype(np.float64)
-            x, y = x - x.mean(), y - y.mean()
-            slope = (x @ y) / (x @ x)
-            if not slope > 0.0 or np.abs(y - slope * x).max() > CLOSE * np.abs(y).max():
-                continue
-            centred = Scaling(None, "0", per_env, 0.0)
-            if close(got, centred(right, mask), mask):
-                return Output(base, centred)
-            for ddof in (0, 1):
-                eps = 1.0 / slope - x.std(ddof=ddof)
-                written = 10.0 ** np.round(np.log10(max(eps, 1e-12)))  # as people write it
-                for mean in ("0", "kept", "added back"):
-                    scaling = Scaling(ddof, mean, per_env, EPS if written < 3e-6 else float(written))
-                    if close(got, scaling(right, mask), mask):
-                        return Output(base, scaling)
-        return None
+        scalings = (each for per_env in (False, True) for each in _scalings(right, got, mask, per_env))
+        return next((Output(base, each) for each in scalings if close(got, each(right, mask), mask)), None)
+
+
+def _scalings(right: Array, got: Array, mask: Array, per_env: bool) -> Iterator[Scaling]:
+    """Yield the normalisations of an array that may give the other one: the slope between them tells the eps."""
+    here = mask & (np.arange(mask.shape[1]) == 0) if per_env else mask
+    x, y = (array[here] - array[here].mean(dtype=np.float64) for array in (right, got))
+    slope = (x @ y) / (x @ x)
+    if not slope > 0.0 or np.abs(y - slope * x).max() > CLOSE * np.abs(y).max():
+        return
+    yield Scaling(None, "0", per_env, 0.0)
+    for ddof, mean in itertools.product((0, 1), ("0", "kept", "added back")):
+        eps = 1.0 / slope - x.std(ddof=ddof)
+        written = 10.0 ** np.round(np.log10(max(eps, 1e-12)))  # as people write it
+        yield Scaling(ddof, mean, per_env, EPS if written < 3e-6 else float(written))
 
 
 def _on_a_line(x: list[float], y: list[float]) -> bool:

@@ -14,8 +14,9 @@ from fastgae.testing.readings import LAYOUTS, Outputs, Reading, assignments, cal
 from fastgae.testing.results import CLOSE, FASTGAE, Output, Results, relative
 from fastgae.testing.rollouts import Probe, random_rollout
 
-# How many mistakes and how many other choices a convention may have, in the order in which they are tried.
-LEVELS = ((0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0))
+# How many mistakes and how many other choices a convention may have, and whether it may hold only if each call gets one
+# episode, in the order in which they are tried.
+LEVELS = (*((*each, False) for each in ((0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0))), (0, 0, True), (0, 1, True))
 STEPS = 7
 # Seeds, steps and scales of random rollouts. JAX takes long to compile a loop of many steps.
 SIZES = ((1, 1, 1.0), (2, 2, 1.0), (0, STEPS, 1.0), (3, STEPS, 100.0), (4, 20, 1.0), (5, 150, 1.0))
@@ -250,33 +251,30 @@ class Subject:
 
     def _match(self, longer: bool) -> Match | None:
         some: Match | None = None
-        for episodes, levels in ((False, LEVELS), (True, LEVELS[:2])):
-            for mistakes, others in levels:
-                for way in self.ways(longer):
-                    for match in self._matches(way, mistakes, others, episodes):
-                        if match.whole:
-                            return match
-                        some = some or match
+        for level, way in ((level, way) for level in LEVELS for way in self.ways(longer)):
+            for match in self._matches(way, *level):
+                if match.whole:
+                    return match
+                some = some or match
         return some
 
     def _matches(self, way: Way, mistakes: int, others: int, episodes: bool) -> Iterator[Match]:
         reading = way.reading
+        given, kind = reading.given, reading.kind
         rollout = self.rollout(reading, episodes=episodes)
         outputs = self.called(reading, rollout) if episodes else way.outputs
-        ends, masked = reading.kind.ends, reading.kind.masked
-        if outputs is None or (episodes and not (ends or masked)):
+        if outputs is None or (episodes and not (kind.ends or kind.masked)):
             return
-        of_last = reading.longer_values or "last_values" in reading.given
-        has = {"e": ends > 0, "u": ends > 1, "mask": masked, "last": of_last}
-        has["V of masked"] = masked and "next_values" not in reading.given
-        has |= {"n": "n" in reading.given, "no n": "n" not in reading.given}
-        has["same rows"] = "values" in reading.given and not of_last and "next_values" not in reading.given
-        given = {name for name, holds in has.items() if holds}
+        of_last = reading.longer_values or "last_values" in given
+        more = {"e": kind.ends > 0, "u": kind.ends > 1, "last": of_last, "no n": "n" not in given}
+        more["V of masked"] = kind.masked and "next_values" not in given
+        more["same rows"] = "values" in given and not of_last and "next_values" not in given
+        has = given | {name for name, holds in more.items() if holds}
         for numbers in way.numbers:
             names = names_of(rollout, reading, numbers)
-            for choices, fields in conventions(self.right(reading), given, mistakes, others):
+            for choices, fields in conventions(self.right(reading), has, mistakes, others):
                 self.tried += 1
-                explained = self._explained(fields, names, outputs.arrays, "values" in reading.given)
+                explained = self._explained(fields, names, outputs.arrays, "values" in given)
                 whole = len(explained) == len(outputs.arrays)
                 unread = len(outputs.arrays) - len(explained) + len(outputs.others)
                 match = Match(reading, numbers, choices, fields, explained, episodes, whole, unread)
@@ -302,44 +300,37 @@ class Subject:
         return {name: found[name] for name in arrays if name in found}
 
     def beside(
-        self, match: Match, fields: Fields, rollout: Probe, where: str = ""
+        self, match: Match, fields: Fields, rollouts: Iterable[Probe], where: str = ""
     ) -> Iterator[tuple[str, Array, Array]]:
-        """Yield each output of a call, and what it is in a convention, in the mask and if that is finite."""
-        if (got := self.called(match.reading, rollout, where)) is None:
-            return
-        results = Results(fields, names_of(rollout, match.reading, match.numbers))
-        for name, output in match.outputs.items():
-            if name not in got.arrays:
-                self._note(f"{name} is {got.others.get(name, 'missing')}", rollout, where)
+        """Yield each output of some calls, and what it is in a convention, in the mask and if that is finite."""
+        for rollout in rollouts:
+            if (got := self.called(match.reading, rollout, where)) is None:
                 continue
-            rows = len(got.arrays[name])
-            array, expected = (each[rollout.mask[:rows]] for each in (got.arrays[name], results(output, rows)))
-            if np.isfinite(expected).all():
-                yield name, array, expected
+            results = Results(fields, names_of(rollout, match.reading, match.numbers))
+            for name, output in match.outputs.items():
+                if name not in got.arrays:
+                    self._note(f"{name} is {got.others.get(name, 'missing')}", rollout, where)
+                    continue
+                rows = len(got.arrays[name])
+                array, expected = (each[rollout.mask[:rows]] for each in (got.arrays[name], results(output, rows)))
+                if np.isfinite(expected).all():
+                    yield name, array, expected
 
     def error(self, match: Match) -> float:
         """Return the largest difference from the convention in some random rollouts; 0 only for the same bits."""
-        worst = 0.0
-        for seed, steps, scale in SIZES:
-            if steps > MOST_OF_JAX and match.reading.library == "jax":
-                continue
-            rollout = self.rollout(match.reading, seed, steps, match.episodes, scale)
-            for _, got, expected in self.beside(match, match.fields, rollout):
-                if got.dtype != expected.dtype or got.tobytes() != expected.tobytes():
-                    worst = max(worst, relative(got, expected), NOT_EXACT)
-        return worst
+        most = MOST_OF_JAX if match.reading.library == "jax" else np.inf
+        sizes = (size for size in SIZES if size[1] <= most)
+        rollouts = (self.rollout(match.reading, seed, steps, match.episodes, scale) for seed, steps, scale in sizes)
+        return max((_off(*pair) for _, *pair in self.beside(match, match.fields, rollouts)), default=0.0)
 
-    def differing(
-        self, match: Match, fields: Fields, rollout: Probe, where: str = ""
-    ) -> dict[str, tuple[Array, Array]]:
-        """Return the outputs that differ from a convention, and what each is in this."""
-        pairs = self.beside(match, fields, rollout, where)
-        return {name: (got, expected) for name, got, expected in pairs if relative(got, expected) > CLOSE}
+    def differing(self, match: Match, fields: Fields, rollout: Probe, where: str = "") -> dict[str, list[Array]]:
+        """Return the outputs that differ from a convention in a rollout, and what each is in both."""
+        return {name: pair for name, *pair in self.beside(match, fields, [rollout], where) if relative(*pair) > CLOSE}
 
     def agrees(self, match: Match, fields: Fields, rollouts: Iterable[Probe], where: str = "") -> bool:
         """Return whether the function gives results for some of these rollouts, and all as in a convention."""
-        pairs = [pair for rollout in rollouts for pair in self.beside(match, fields, rollout, where)]
-        return bool(pairs) and all(relative(got, expected) <= CLOSE for _, got, expected in pairs)
+        errors = [relative(*pair) for _, *pair in self.beside(match, fields, rollouts, where)]
+        return bool(errors) and max(errors) <= CLOSE
 
     def nearest(self) -> Match:
         """Return the right convention, with each output as the nearer of advantages and returns."""
@@ -359,6 +350,12 @@ def _shown(error: Exception) -> str:
     """Return an error in one line."""
     text = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {text if len(text) < 100 else text[:97] + '...'}".removesuffix(": ")
+
+
+def _off(got: Array, expected: Array) -> float:
+    """Return the difference of two arrays, and 0 only for the same bits."""
+    same = got.dtype == expected.dtype and got.tobytes() == expected.tobytes()
+    return 0.0 if same else max(relative(got, expected), NOT_EXACT)
 
 
 def names_of(rollout: Probe, reading: Reading, numbers: tuple[float, float]) -> dict[str, Any]:

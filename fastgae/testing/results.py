@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -22,24 +22,31 @@ FUNCTIONS = (gae, reverse_scan, discounted_returns, n_step_returns, upgo, vtrace
 FASTGAE = SimpleNamespace(**{function.__name__: function for function in FUNCTIONS})
 
 
+# How an array may be normalised, in words -> of its numbers, their mean, and their std with eps.
+SCALINGS: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "centred {} ({env}mean 0)": lambda x, mean, std: x - mean,
+    "normalised {} ({env}mean 0, {std} 1{eps})": lambda x, mean, std: (x - mean) / std,
+    "{} divided by their {std}{eps}": lambda x, mean, std: x / std,
+    "normalised {} ({env}mean added back, {std} 1{eps})": lambda x, mean, std: (x - mean) / std + mean,
+}
+CENTRED, *DIVIDED = SCALINGS
+
+
 class Scaling(NamedTuple):
     """How an array was normalised."""
 
-    ddof: int | None  # of the std that divides it; None: nothing does
-    mean: str  # what became of it: "0", "kept" or "added back"
+    how: str
     per_env: bool
-    eps: float
+    ddof: int = 0
+    eps: float = 0.0
 
     def __call__(self, array: Array, mask: Array) -> Array:
         axis = 0 if self.per_env else None
         count = mask.sum(axis)
         mean = np.where(mask, array, 0).sum(axis, np.float64) / count
-        if self.ddof is None:
-            return cast(Array, array - mean)
         variance = np.where(mask, (array - mean) ** 2, 0).sum(axis) / (count - self.ddof)
         variance = np.where(variance > 0.0, variance, np.nan)  # nobody agrees on what 0 / 0 is
-        scaled = (array if self.mean == "kept" else array - mean) / (np.sqrt(variance) + self.eps)
-        return cast(Array, scaled + mean if self.mean == "added back" else scaled)
+        return SCALINGS[self.how](array, mean, np.sqrt(variance) + self.eps)
 
 
 class Output(NamedTuple):
@@ -51,14 +58,9 @@ class Output(NamedTuple):
     def words(self, each_env: bool) -> str:
         if self.scaling is None or self.base == TOO_EARLY:
             return self.base
-        ddof, mean, per_env, eps = self.scaling
-        where = "per env, " * (per_env and not each_env)
-        if ddof is None:
-            return f"centred {self.base} ({where}mean 0)"
-        std = ("Bessel's std" if ddof else "std") + f", eps {eps:g}" * (eps != EPS)
-        if mean == "kept":
-            return f"{self.base} divided by their {std}"
-        return f"normalised {self.base} ({where}mean {mean}, {std.replace('std', 'std 1')})"
+        how, per_env, ddof, eps = self.scaling
+        words = {"env": "per env, " * (per_env and not each_env), "eps": f", eps {eps:g}" * (eps != EPS)}
+        return how.format(self.base, std="Bessel's std" if ddof else "std", **words)
 
 
 class Results:
@@ -135,11 +137,11 @@ def _scalings(right: Array, got: Array, mask: Array, per_env: bool) -> Iterator[
     slope = (x @ y) / (x @ x)
     if not slope > 0.0 or np.abs(y - slope * x).max() > CLOSE * np.abs(y).max():
         return
-    yield Scaling(None, "0", per_env, 0.0)
-    for ddof, mean in itertools.product((0, 1), ("0", "kept", "added back")):
+    yield Scaling(CENTRED, per_env)
+    for ddof, how in itertools.product((0, 1), DIVIDED):
         eps = 1.0 / slope - x.std(ddof=ddof)
         written = 10.0 ** np.round(np.log10(max(eps, 1e-12)))  # as people write it
-        yield Scaling(ddof, mean, per_env, EPS if written < 3e-6 else float(written))
+        yield Scaling(how, per_env, ddof, EPS if written < 3e-6 else float(written))
 
 
 def _on_a_line(x: list[float], y: list[float]) -> bool:

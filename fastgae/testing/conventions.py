@@ -39,7 +39,6 @@ DEFAULTS: Fields = {
 LATE = "np.concatenate([{0}[:1] & False, {0}[:-1]])"
 EARLY = "np.concatenate([{0}[1:], {0}[:1] & False])"
 BEGINS = "right only if row t says that observation t begins an episode"
-LATE_REWARDS = "np.concatenate([{r}[:1] * 0, {r}[:-1]])"
 EARLY_REWARDS = "np.concatenate([{r}[1:], {r}[:1] * 0])"
 MASKED = {"r": "({r} * mask)", "v": "({v} * mask)", "settings": ""}
 FINAL = "bootstrap truncated steps with V of their final observation"
@@ -236,7 +235,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
         does("a flag that is False ends the episode")("flags_inverted", "e", e="~{e}"),
     ),
     "rewards": (
-        does("step t takes the reward of row t - 1")("rewards_late", r=LATE_REWARDS),
+        does("step t takes the reward of row t - 1")("rewards_late", r="np.concatenate([{r}[:1] * 0, {r}[:-1]])"),
         does("right only if rewards[t] came with observation t: step t takes the reward of row t + 1")(
             "rewards_early", r=EARLY_REWARDS
         ),

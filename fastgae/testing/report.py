@@ -22,6 +22,11 @@ from fastgae.testing.search import NOT_EXACT, SMALL, Match, Subject
 
 BOTH = " with both flags at the same ends"
 FIRST = " of which the first begins an episode"
+PLAIN = (  # conventions without any choice, by the number of flags
+    "no flags: each env is one sequence",
+    "the flag of a step cuts its bootstrap and its trace",
+    "terminated cuts the bootstrap, either end cuts the trace, and truncated steps bootstrap from final values",
+)
 BESIDE = ODD.keys() - {"returns_of_normalised_advantages", "one_episode", "numbers_clipped"}  # no rollout shows these
 
 
@@ -217,18 +222,10 @@ class _Report:
 
     def convention(self) -> tuple[str, ...]:
         """Return what the function does, and what it does with values of T rows, if it takes those as well."""
-        words = tuple(choice.words for choice in self.match.choices) or (self.plain(),)
+        kind = self.match.reading.kind
+        plain = PLAIN[kind.ends] + "; a masked step is skipped, as if it were cut out" * kind.masked
+        words = [choice.words for choice in self.match.choices] or [plain]
         return (*words, *(f"with values of T rows, {slip.words}" for slip in self.subject.slips))
-
-    def plain(self) -> str:
-        """Return the words for a convention without any choice."""
-        flags = (
-            "no flags: each env is one sequence",
-            "the flag of a step cuts its bootstrap and its trace",
-            "terminated cuts the bootstrap, either end cuts the trace, and truncated steps bootstrap from final values",
-        )
-        masked = "; a masked step is skipped, as if it were cut out" * self.match.reading.kind.masked
-        return flags[self.match.reading.kind.ends] + masked
 
     def findings(self) -> Iterator[Finding]:
         """Yield what is wrong: first in the convention, and then beside it."""
@@ -314,12 +311,11 @@ class _Report:
                     shown = shorter
         output, (got, expected) = next(iter(different(shown).items()))
         given = shown.arguments(reading.longer_values, reading.longer_flags)
-        unseen = [role for role in ("terminated", "final_values") if role not in reading.given]
+        call, words = self.call(self.right), meant[output].words(reading.layout.each_env)
+        hidden = ["terminated"] if given["terminated"].any() and not reading.given & ENDS else []
+        unseen = [role for role in (*hidden, "final_values") if role in call and role not in reading.given]
         passed = {role: _listed(converted(given[role], reading)) for role in (*reading.given, *unseen)}
         lines = [f"{argument} = {passed[role]}" for argument, role in reading.roles.items()]
-        call, words = self.call(self.right), meant[output].words(reading.layout.each_env)
-        hidden = {"final_values": True, "terminated": given["terminated"].any() and not reading.given & ENDS}
-        unseen = [role for role in unseen if role in call and hidden[role]]
         lines += [f"{role} = {passed[role]}, for which {name} has no argument" for role in unseen]
         return {
             "rollout": f"the smallest in which {name} and fastgae differ: {', '.join(lines)}",

@@ -172,6 +172,4 @@ def evaluated(text: str, names: dict[str, Any]) -> Any:
     return eval(_compiled(text), names)
 
 
-@functools.lru_cache(4096)
-def _compiled(text: str) -> Any:
-    return compile(text, "fastgae.testing.conventions", "eval")
+_compiled = functools.lru_cache(4096)(functools.partial(compile, filename="fastgae.testing.conventions", mode="eval"))

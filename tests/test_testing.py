@@ -188,6 +188,9 @@ def test_two_mistakes_are_both_named():
     assert {*detectors(found)} == {"last_values_ignored", "lambda_missing"}
     found = identify(lambda rewards, values, dones, last_values: rewards - values)
     assert {*detectors(found)} == {"no_bootstrap", "no_trace"}
+    for outputs in ("advantages, advantages * values", "advantages * values, advantages"):
+        found = identify(written({"gamma * gae_lambda)": "gamma * 0.5)", "advantages, advantages + values": outputs}))
+        assert {*detectors(found)} == {"output_unknown", "coefficient_ignored"}
 
 
 @pytest.mark.parametrize(

@@ -163,15 +163,11 @@ class Subject:
         return outputs.arrays if outputs else {}
 
     def _way(self, reading: Reading, outputs: Outputs, pulse: dict[str, Array]) -> Way:
-        """Measure gamma and gae_lambda: those that the function does not take, or takes and does not use.
-
-        A coefficient of 0 or 1 in place of the one that it takes is left out of the loop, and no number of its own.
-        """
+        """Measure gamma and gae_lambda: those that the function does not take, or takes and does not use."""
         idle = reading._replace(ignored=tuple(sorted(filter(partial(self._is_idle, reading, outputs), reading.takes))))
         for each in (idle, reading):
             numbers = self._measured(each, pulse)
-            own = dict(zip(("gamma", "gae_lambda"), numbers[0], strict=True))
-            if not {0.0, 1.0} & {own[name] for name in each.ignored}:
+            if not _left_out(each, numbers[0]):
                 break
         return Way(each, outputs, numbers)
 
@@ -194,7 +190,8 @@ class Subject:
             return [self.numbers]
         found: list[tuple[float, float]] = []
         of_values = self._pulse(reading, "values")
-        for name in pulse.keys() & of_values.keys():
+        # In the order of the outputs, because the order of a set of names changes from process to process.
+        for name in [name for name in pulse if name in of_values]:
             rewards, values = (each[name][:, 1] - each[name][-1, 1] for each in (pulse, of_values))
             decay = rewards[0] / rewards[1] if rewards[1] else 0.0
             one_step = values[2] if abs(values[3]) < 1e-6 else -values[2] / values[3]
@@ -204,6 +201,8 @@ class Subject:
                     found.append((_written(discount), gae_lambda if takes_lambda else _written(decay / discount)))
         found = [pair for pair in found if all(0.0 <= each <= 1.0 for each in pair)]
         natural = [pair for pair in found if all(round(each, 3) == each or each in WRITTEN for each in pair)]
+        # Outputs that are something else give any number, and 0 more often than others.
+        natural.sort(key=partial(_left_out, reading))
         return [*dict.fromkeys([*natural, self.numbers, *found])]
 
     def right(self, reading: Reading) -> Fields:
@@ -356,6 +355,12 @@ def _off(got: Array, expected: Array) -> float:
     """Return the difference of two arrays, and 0 only for the same bits."""
     same = got.dtype == expected.dtype and got.tobytes() == expected.tobytes()
     return 0.0 if same else max(relative(got, expected), NOT_EXACT)
+
+
+def _left_out(reading: Reading, numbers: tuple[float, float]) -> bool:
+    """Return whether the loop leaves out a coefficient that it takes: 0 or 1 in its place is no number of its own."""
+    own = dict(zip(("gamma", "gae_lambda"), numbers, strict=True))
+    return bool({0.0, 1.0} & {own[name] for name in reading.ignored})
 
 
 def names_of(rollout: Probe, reading: Reading, numbers: tuple[float, float]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -64,11 +65,13 @@ class Output(NamedTuple):
 
 
 class Results:
-    """What a convention gives for a rollout."""
+    """What a convention gives for a rollout. It raises a ValueError if no call of fastgae has this convention."""
 
     def __init__(self, fields: Fields, names: dict[str, Any]) -> None:
+        if not (text := call_of(fields)):
+            raise ValueError("no call has this convention")
         self.fields, self.names, self.mask = fields, names, names["mask"]
-        call, values = evaluated(call_of(fields), names), evaluated(expression(fields, "{v}"), names)
+        call, values = evaluated(text, names), evaluated(expression(fields, "{v}"), names)
         self.rows = len(values)  # one less than there are if the last row gives nothing
         if self.rows < len(self.mask):
             values = np.concatenate([values, evaluated(expression(fields, "{last}"), names)[np.newaxis]])
@@ -82,6 +85,7 @@ class Results:
             "of": self._of,
             "one_step": self._one_step,
         }
+        self._bases: dict[str, Array] = {}
 
     def _whole(self, result: Any) -> Array:
         advantages = result.advantages if isinstance(result, GAEResult) else result
@@ -98,9 +102,15 @@ class Results:
         following = {"following": np.concatenate([targets[1:], last[np.newaxis]])}
         return cast(Array, evaluated(expression({**self.fields, "n": "following"}, "{delta}"), self.names | following))
 
+    def _base(self, name: str) -> Array:
+        """Return one of ``OUTPUTS``."""
+        if name not in self._bases:
+            self._bases[name] = evaluated(OUTPUTS[name], self.known)
+        return self._bases[name]
+
     def __call__(self, output: Output, rows: int) -> Array:
         """Return the first rows of an output as the function should return them, and normalise those alone."""
-        array: Array = evaluated(OUTPUTS[output.base], self.known)[:rows]
+        array = self._base(output.base)[:rows]
         if output.scaling is not None:
             array = output.scaling(array, self.mask[:rows])
         return array + self.known["V"][:rows] if output.base == TOO_EARLY else array
@@ -114,17 +124,18 @@ class Results:
                 continue
             plain = (Output(base) for base in bases if base != TOO_EARLY)
             same = (each for each in plain if close(got, self(each, len(got)), mask))
-            scaled = filter(None, (self._scaled(got, base, mask) for base in bases))
+            first = mask[:, 0].nonzero()[0][:3].tolist()
+            scaled = filter(None, (self._scaled(got, base, mask, first) for base in bases))
             if output := next(itertools.chain(same, scaled), None):
                 found[name] = output
         return found
 
-    def _scaled(self, got: Array, base: str, mask: Array) -> Output | None:
-        """Return the output if the array is ``base``, normalised."""
+    def _scaled(self, got: Array, base: str, mask: Array, first: list[int]) -> Output | None:
+        """Return the output if the array is ``base``, normalised. ``first`` has the first three steps of env 0."""
         if base == TOO_EARLY:
             got = got - self.known["V"][: len(got)]
-        right: Array = evaluated(OUTPUTS[base], self.known)[: len(got)]
-        if not _on_a_line(right[mask[:, 0], 0][:3].tolist(), got[mask[:, 0], 0][:3].tolist()):
+        right = self._base(base)[: len(got)]
+        if not _on_a_line([right.item(t, 0) for t in first], [got.item(t, 0) for t in first]):
             return None
         scalings = (each for per_env in (False, True) for each in _scalings(right, got, mask, per_env))
         return next((Output(base, each) for each in scalings if close(got, each(right, mask), mask)), None)
@@ -145,16 +156,17 @@ def _scalings(right: Array, got: Array, mask: Array, per_env: bool) -> Iterator[
 
 
 def _on_a_line(x: list[float], y: list[float]) -> bool:
-    """Return whether the first three points may lie on one line. It is quick, and nearly always False."""
+    """Return whether the first three points may lie on one line, which is quick and nearly always False."""
     if len(x) < 3:
         return True
     one, other = (y[1] - y[0]) * (x[2] - x[0]), (y[2] - y[0]) * (x[1] - x[0])
-    return abs(one - other) <= 1e-3 * (abs(one) + abs(other))
+    return abs(one - other) <= 1e-3 * (abs(one) + abs(other)) < math.inf  # of numbers that are not finite, never
 
 
 def close(got: Array, expected: Array, mask: Array) -> bool:
     """Return whether two arrays agree in the mask. Most do not agree at the first step, which exists in each env."""
-    if not abs(got[0, 0] - expected[0, 0]) <= 1e-3 * max(1.0, abs(expected[0, 0])):
+    one, other = got.item(0), expected.item(0)
+    if not abs(one - other) <= 1e-3 * max(1.0, abs(other)):
         return False
     return relative(got[mask], expected[mask]) <= CLOSE
 

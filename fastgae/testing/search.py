@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastgae._call import Array
-from fastgae.testing.conventions import DEFAULTS, NOTHING, OUTPUTS, PRIMARY, Choice, Fields, call_of, conventions
+from fastgae.testing.conventions import DEFAULTS, NOTHING, OUTPUTS, PRIMARY, Choice, Fields, conventions
 from fastgae.testing.readings import LAYOUTS, Outputs, Reading, assignments, called, inner_readings, libraries_of
 from fastgae.testing.results import CLOSE, FASTGAE, Output, Results, relative
 from fastgae.testing.rollouts import Probe, random_rollout
@@ -284,11 +284,9 @@ class Subject:
         self, fields: Fields, names: dict[str, Any], arrays: dict[str, Array], has_values: bool
     ) -> dict[str, Output]:
         """Return what the outputs of the function are, as far as a convention gives them."""
-        if not call_of(fields):
-            return {}
         try:
             results = Results(fields, names)
-        except (ValueError, TypeError):  # some choices have no meaning together
+        except (ValueError, TypeError):  # some choices have no call, or no meaning together
             return {}
         found = results.explain(arrays, PRIMARY if has_values else ("returns",))
         bases = {output.base for output in found.values()}

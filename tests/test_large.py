@@ -60,25 +60,29 @@ def test_any_layout_place_and_number_of_threads(size, dtype, options):
     how = [(None, (0, 0)), (1, (3, 3)), (2, (1, 2)), (7, (None, 7)), (1000, (5, None))]
     # Numba would compile two more kernels for float64, and random calls in .ci/run ask for them.
     backends = [name for name in WITH_KERNELS if (dtype, name) != ("f8", "numba")]
+    count = call["rewards"].size
+    blocks = [np.empty(count + 16, dtype) for _ in expected]
     for turn, layout in enumerate(("time first", "time last", "padded")):
         given = in_layout(call, layout)
-        shape, count = given["rewards"].shape, call["rewards"].size
+        shape = given["rewards"].shape
+        right = [np.ascontiguousarray(array.T) if layout == "time last" else array for array in expected]
         for number, backend in enumerate(backends):
             every = options == "plain" and layout != "padded"  # in two turns, one for each layout
             some = how[(number + turn) % 2 :: 2] if every else how[number % 3 : number % 3 + 1]
             for num_threads, starts in some:
-                memory = [None if start is None else np.full(count + 16, np.nan, dtype) for start in starts]
                 out = tuple(
-                    None if block is None else block[start : start + count].reshape(shape)
-                    for block, start in zip(memory, starts, strict=True)
+                    None if start is None else block[start : start + count].reshape(shape)
+                    for block, start in zip(blocks, starts, strict=True)
                 )
+                for block in blocks:
+                    block.fill(np.nan)
                 fastgae.gae(**given, out=out, backend=backend, num_threads=num_threads)
-                for array, block, right in zip(out, memory, expected, strict=True):
+                for array, block, start, numbers in zip(out, blocks, starts, right, strict=True):
                     if array is not None:
                         what = f"{backend}, {layout}, {num_threads} threads, {starts}"
-                        assert_same_bits(array.T if layout == "time last" else array, right, what)
-                        array[...] = np.nan
-                        assert np.isnan([*block[:16], *block[-16:]]).all(), f"{what}: written outside of out"
+                        assert_same_bits(array, numbers, what)
+                        outside = [*block[:start], *block[start + count :]]
+                        assert np.isnan(outside).all(), f"{what}: written outside of out"
 
 
 @pytest.mark.parametrize("backend", WITH_KERNELS)

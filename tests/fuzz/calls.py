@@ -101,10 +101,10 @@ class Call:
     def time_axis(self) -> int:
         """Return the axis of time, not negative; 0 where the argument is wrong."""
         try:
-            axis = operator.index(self.arguments.get("time_axis", 0))
+            axis, ndim = operator.index(self.arguments.get("time_axis", 0)), len(self.shape)
         except TypeError:
             return 0
-        return axis % len(self.shape) if -len(self.shape) <= axis < len(self.shape) else 0
+        return axis % ndim if -ndim <= axis < ndim else 0
 
     @property
     def is_flat(self) -> bool:

@@ -5,6 +5,7 @@ two numbers, and never multiplies by 0, because 0 times NaN is NaN. Every operat
 """
 
 import functools
+import itertools
 import operator
 from typing import Any
 
@@ -68,13 +69,14 @@ class Library:
 
     def scan(self, terms: Any, decay: Any, gate: Any, exists: Any, last: Any) -> Any:
         """Return y_t = plus(gate_t, x_t, decay_t, y_{t+1}). A step that does not exist keeps y_{t+1}."""
-        xp, y = self.xp, terms.copy()
+        xp, y, product = self.xp, terms.copy(), self.xp.empty_like(last)
         decay, gate = (xp.broadcast_to(each, y.shape) for each in (decay, gate))
-        for t in reversed(range(len(y))):
-            xp.add(y[t], decay[t] * last, out=y[t], where=gate[t])
-            if exists is not None:
-                xp.copyto(y[t], last, where=~exists[t])
-            last = y[t]
+        skipped = itertools.repeat(None) if exists is None else ~exists[::-1]
+        for row, decays, goes_on, absent in zip(y[::-1], decay[::-1], gate[::-1], skipped, strict=False):
+            xp.add(row, xp.multiply(decays, last, out=product), out=row, where=goes_on)
+            if absent is not None:
+                xp.copyto(row, last, where=absent)
+            last = row
         return y
 
     def next_existing(self, rows: Any, last: Any, exists: Any) -> Any:

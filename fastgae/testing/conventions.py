@@ -4,6 +4,7 @@ A convention is some ``Choice``s. Each changes a few of the expressions in ``Fie
 fastgae of them, as text. The search evaluates this text, so a report shows the very call that it compared.
 """
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations, product
@@ -431,6 +432,12 @@ def call_of(fields: Fields) -> str:
 
     Empty if there is no such call.
     """
+    return _call_of(tuple(fields.items()))  # each way to call a function tries the same conventions
+
+
+@functools.lru_cache(2**14)
+def _call_of(items: tuple[tuple[str, str], ...]) -> str:
+    fields = dict(items)
     gates, estimator = (fields["b"], fields["c"]), fields["estimator"]
     plain = all(fields[name] == DEFAULTS[name] for name in ("discount", "decay", "delta"))
     if plain and (gates[0] == gates[1] or gates in GATES):

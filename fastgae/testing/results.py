@@ -184,4 +184,4 @@ def evaluated(text: str, names: dict[str, Any]) -> Any:
     return eval(_compiled(text), names)
 
 
-_compiled = functools.lru_cache(4096)(functools.partial(compile, filename="fastgae.testing.conventions", mode="eval"))
+_compiled = functools.lru_cache(2**14)(functools.partial(compile, filename="fastgae.testing.conventions", mode="eval"))

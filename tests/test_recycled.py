@@ -55,7 +55,8 @@ CALLS = {
     "mask": lambda r, v, d: partial(fastgae.gae, r, v, d, mask=~d),
     "normalize": lambda r, v, d: partial(fastgae.gae, r, v, d, normalize="global"),
     "td_lambda": lambda r, v, d: partial(fastgae.td_lambda, r, v, d),
-    "reverse_scan": lambda r, v, d: partial(fastgae.reverse_scan, r, 0.5),
+    # Along axis 1, where another test compiles Numba's kernel.
+    "reverse_scan": lambda r, v, d: partial(fastgae.reverse_scan, r, 0.5, time_axis=1),
     "gae_packed": lambda r, v, d: partial(fastgae.gae_packed, r.ravel(), v[:-1].ravel(), [0, 5, r.size], gamma=0.9),
     "vtrace": lambda r, v, d: partial(fastgae.vtrace, r, v, d, ratios=v[:-1], gamma=np.full((len(r), 1), 0.9)),
     "normalize alone": lambda r, v, d: partial(fastgae.normalize, r),

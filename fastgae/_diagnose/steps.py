@@ -201,6 +201,9 @@ def by_chance(hits: Array, times: int) -> float:
 
 def shifted(flags: Array, by: int) -> Array:
     """Return (T, N) flags moved ``by`` rows later, or earlier if negative; flags that leave the array are lost."""
-    moved = np.roll(flags, by, 0)
-    moved[slice(by) if by > 0 else slice(max(len(moved) + by, 0), None)] = False
+    moved = np.zeros_like(flags)
+    if by > 0:
+        moved[by:] = flags[:-by]
+    else:
+        moved[: max(len(moved) + by, 0)] = flags[-by:]
     return moved

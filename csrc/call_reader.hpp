@@ -336,11 +336,11 @@ private:
         const Operand &mask = call_[kMask], &prev_done = call_[kPrevDone];
         if (call_.carry_over && (call_.tail_normalized || call_.normalize != Normalize::nothing)) return false;
         rollout_.carry_over = call_.carry_over;
-        if (call_.next_step) return !mask.given && find_reset_rows(prev_done);
-        if (prev_done.given) return false;
-        if (!mask.given) return true;
-        rollout_.mask_passes_values = !call_[kNextValues].given;
-        return read_like_rewards(mask, rollout_.mask);
+        const bool passes_values = mask.given && !call_[kNextValues].given;
+        if (prev_done.given && !call_.next_step) return false;
+        if (mask.given && !read_like_rewards(mask, rollout_.mask)) return false;
+        rollout_.mask_passes_values = passes_values;
+        return !call_.next_step || find_reset_rows(prev_done);
     }
 
     // Make the mask that leaves out reset rows: the step after the end of an episode does not exist.
@@ -351,6 +351,10 @@ private:
         exists_.resize(steps * envs);
         const bool env_major = rollout_.env_major;
         const View<std::uint8_t> exists = {exists_.data(), env_major ? 1 : envs, env_major ? steps : 1};
+        if (rollout_.mask) {
+            find_reset_rows_in_mask(before, exists);
+            return true;
+        }
         const View<const std::uint8_t>&terminated = rollout_.terminated, &truncated = rollout_.truncated;
         const auto fill = [&](Index t, Index n, Index count) {
             neither(terminated.at(t - 1, n), truncated ? truncated.at(t - 1, n) : nullptr, count, exists.at(t, n));
@@ -364,6 +368,43 @@ private:
             for (Index t = 1; t < steps; ++t) fill(t, 0, envs);
         rollout_.mask = {exists.data, exists.step, exists.env};
         return true;
+    }
+
+    // The same among the steps in the mask. V' of a truncated step is V of the reset row, the next one there, and
+    // becomes a final value, because that row does not exist any more.
+    void find_reset_rows_in_mask(const View<const std::uint8_t>& before, const View<std::uint8_t>& exists) {
+        const Index steps = rollout_.steps, envs = rollout_.envs;
+        const bool env_major = rollout_.env_major;
+        const View<const std::uint8_t> mask = rollout_.mask, terminated = rollout_.terminated;
+        const View<const std::uint8_t> truncated = rollout_.truncated;
+        std::vector<std::uint8_t> after_end(envs);
+        for (Index n = 0; before && n < envs; ++n) after_end[n] = *before.at(0, n) != 0;
+        const auto fill = [&](Index t, Index n, Index count, std::uint8_t* follows_end) {
+            unless_after_end(mask.at(t, n), terminated.at(t, n), truncated ? truncated.at(t, n) : nullptr, count,
+                             follows_end, exists.at(t, n));
+        };
+        for (Index t = 0; !env_major && t < steps; ++t) fill(t, 0, envs, after_end.data());
+        for (Index n = 0; env_major && n < envs; ++n) {
+            std::uint8_t follows_end = after_end[n];
+            for (Index t = 0; t < steps; ++t) fill(t, n, 1, &follows_end);
+        }
+        if (truncated && rollout_.mask_passes_values) {
+            finals_.emplace(memory_, steps * envs * sizeof(Real));
+            const View<Real> finals = {static_cast<Real*>(finals_->data()), exists.step, exists.env};
+            rollout_.final_values = {finals.data, finals.step, finals.env};
+            const auto find = [&](Index t, Index n) {
+                if (!*mask.at(t, n)) return;
+                Index next = t + 1;
+                while (next < steps && !*mask.at(next, n)) ++next;
+                *finals.at(t, n) =
+                    *(next < steps ? rollout_.next_values.at(next - 1, n) : rollout_.last_values.at(0, n));
+            };
+            for (Index t = 0; !env_major && t < steps; ++t)
+                for_each_true(truncated.at(t, 0), envs, [&](Index n) { find(t, n); });
+            for (Index n = 0; env_major && n < envs; ++n)
+                for_each_true(truncated.at(0, n), steps, [&](Index t) { find(t, n); });
+        }
+        rollout_.mask = {exists.data, exists.step, exists.env};
     }
 
     // Whether row 0 has a reward of 0, as a reset row has, and no flag. Python then looks closer, and may warn.

@@ -34,6 +34,25 @@ inline void neither(const std::uint8_t* a, const std::uint8_t* b, Index count, s
     for (; i < count; ++i) to[i] = !(a[i] || (b && b[i]));
 }
 
+// Set to[i] to whether a step is in the mask and follows no end, which after_end[i] says, and after_end[i] to whether
+// the next step in the mask follows one. An end is in a, or in b where that is given.
+inline void unless_after_end(const std::uint8_t* mask, const std::uint8_t* a, const std::uint8_t* b, Index count,
+                             std::uint8_t* after_end, std::uint8_t* to) {
+    Index i = 0;
+    for (; i + 8 <= count; i += 8) {
+        const std::uint64_t in_mask = trues(eight_flags(mask + i)), before = eight_flags(after_end + i);
+        const std::uint64_t ends = trues(eight_flags(a + i) | (b ? eight_flags(b + i) : 0));
+        const std::uint64_t exists = in_mask & ~before, after = (in_mask & ends) | (before & ~in_mask);
+        std::memcpy(to + i, &exists, sizeof exists);
+        std::memcpy(after_end + i, &after, sizeof after);
+    }
+    for (; i < count; ++i) {
+        const int in_mask = mask[i] != 0, ends = (a[i] | (b ? b[i] : 0)) != 0, before = after_end[i];
+        to[i] = static_cast<std::uint8_t>(in_mask & ~before);
+        after_end[i] = static_cast<std::uint8_t>((in_mask & ends) | (before & ~in_mask));
+    }
+}
+
 // Return flags with the first of them in the lowest byte.
 inline std::uint64_t first_lowest(std::uint64_t eight) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__

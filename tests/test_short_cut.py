@@ -55,6 +55,24 @@ def calls(dtype):
         finals_of = {"final_values": turned["rewards"][turned["truncated"]], "mask": turned["rewards"] > -1}
         row = {"last_values": case.last_values.reshape(shape[:axis] + shape[axis:][1:])}
         yield fastgae.gae, {**turned, **finals_of, **row, "time_axis": axis}
+    resets = {"truncated": case.truncated, "autoreset": "next_step", "prev_done": case.terminated[5]}
+    for in_mask in (
+        {},
+        mask,
+        {"mask": case.rewards > 0},
+        {**mask, "next_values": case.values[::-1], "last_values": None},
+    ):
+        yield fastgae.gae, {**rollout, **last, **resets, **in_mask}
+    yield (
+        fastgae.gae,
+        {name: np.transpose(each) for name, each in {**rollout, **mask}.items()}
+        | {
+            **last,
+            **resets,
+            "truncated": case.truncated.T,
+            "time_axis": 1,
+        },
+    )
     yield fastgae.td_lambda, {**rollout, **last}
     sequences = {"rewards": case.rewards, "values": case.values, "terminated": None}
     env_major = {"rewards": case.rewards.T, "values": case.values.T, "terminated": None, "time_axis": 1}

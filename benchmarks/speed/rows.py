@@ -8,6 +8,7 @@ from .rollouts import GIVEN, make_rollout
 
 BOTH, ADVANTAGES, FRESH = "both outputs", "advantages only", "fresh outputs"
 PACKED: dict[str, Any] = {"function": "gae_packed", "bootstrap": "cu_seqlens", "options": {"gamma": 1.0}}
+NEXT_STEP: dict[str, Any] = {"options": {"autoreset": "next_step"}}
 N_STEPS: dict[str, Any] = {"function": "n_step_returns", "options": {"n": 5}}
 # How each case differs from the plain one, which has one flag, last_values, and scalars for gamma and lambda.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -32,7 +33,8 @@ CASES: dict[str, dict[str, Any]] = {
     "n_step_returns, mask": {**N_STEPS, "extras": ("mask",)},
     "retrace": {"function": "retrace", "bootstrap": "next_values", "extras": ("ratios",)},
     "packed, mask": {**PACKED, "extras": ("mask",)},
-    "next_step": {"options": {"autoreset": "next_step"}},
+    "next_step": NEXT_STEP,
+    "next_step, mask": {**NEXT_STEP, "extras": ("mask",)},
     **{given: {"given": given} for given in GIVEN},
 }
 

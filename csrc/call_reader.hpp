@@ -336,17 +336,22 @@ private:
         const Operand &mask = call_[kMask], &prev_done = call_[kPrevDone];
         if (call_.carry_over && (call_.tail_normalized || call_.normalize != Normalize::nothing)) return false;
         rollout_.carry_over = call_.carry_over;
-        const bool passes_values = mask.given && !call_[kNextValues].given;
-        if (prev_done.given && !call_.next_step) return false;
-        if (mask.given && !read_like_rewards(mask, rollout_.mask)) return false;
-        rollout_.mask_passes_values = passes_values;
-        return !call_.next_step || find_reset_rows(prev_done);
+        if (call_.next_step) return find_reset_rows(mask, prev_done);
+        if (prev_done.given) return false;
+        return !mask.given || read_given_mask(mask);
     }
 
-    // Make the mask that leaves out reset rows: the step after the end of an episode does not exist.
-    bool find_reset_rows(const Operand& prev_done) {
+    bool read_given_mask(const Operand& mask) {
+        rollout_.mask_passes_values = !call_[kNextValues].given;
+        return read_like_rewards(mask, rollout_.mask);
+    }
+
+    // Make the mask that leaves out reset rows: the step after the end of an episode does not exist. Inlined, it would
+    // make other calls slower.
+    [[gnu::noinline]] bool find_reset_rows(const Operand& mask, const Operand& prev_done) {
         View<const std::uint8_t> before;
         if (prev_done.given ? !read_row(prev_done, before) : may_begin_with_a_reset()) return false;
+        if (mask.given && !read_given_mask(mask)) return false;
         const Index steps = rollout_.steps, envs = rollout_.envs;
         exists_.resize(steps * envs);
         const bool env_major = rollout_.env_major;

@@ -56,23 +56,11 @@ def calls(dtype):
         row = {"last_values": case.last_values.reshape(shape[:axis] + shape[axis:][1:])}
         yield fastgae.gae, {**turned, **finals_of, **row, "time_axis": axis}
     resets = {"truncated": case.truncated, "autoreset": "next_step", "prev_done": case.terminated[5]}
-    for in_mask in (
-        {},
-        mask,
-        {"mask": case.rewards > 0},
-        {**mask, "next_values": case.values[::-1], "last_values": None},
-    ):
+    own_next = {**mask, "next_values": case.values[::-1], "last_values": None}
+    for in_mask in ({}, mask, {"mask": case.rewards > 0}, own_next):
         yield fastgae.gae, {**rollout, **last, **resets, **in_mask}
-    yield (
-        fastgae.gae,
-        {name: np.transpose(each) for name, each in {**rollout, **mask}.items()}
-        | {
-            **last,
-            **resets,
-            "truncated": case.truncated.T,
-            "time_axis": 1,
-        },
-    )
+    turned = {name: array.T for name, array in {**rollout, **mask, "truncated": case.truncated}.items()}
+    yield fastgae.gae, {**last, **resets, **turned, "time_axis": 1}
     yield fastgae.td_lambda, {**rollout, **last}
     sequences = {"rewards": case.rewards, "values": case.values, "terminated": None}
     env_major = {"rewards": case.rewards.T, "values": case.values.T, "terminated": None, "time_axis": 1}

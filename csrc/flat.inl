@@ -171,7 +171,7 @@ FASTGAE_NO_INLINE void pass_block(FlatRuns<Real>& runs, Index s, const FlatBlock
 
 // Compute the last steps of envs in the block that begins at element s of each run. The step after each in the array
 // belongs to the next env, so its gate is closed.
-template <class In, class Real>
+template <class In, bool prefetches, class Real>
 FASTGAE_NO_INLINE void end_envs(FlatRuns<Real>& runs, Index s, FlatBlock<Real>& block) {
     using V = Vector<Real>;
     using One = Single<Real>;
@@ -201,6 +201,7 @@ FASTGAE_NO_INLINE void end_envs(FlatRuns<Real>& runs, Index s, FlatBlock<Real>& 
         block.gates[of_lane] &= others;
         if constexpr (In::mask) block.skipped[of_lane] &= others;
         runs.ends[next] = {end.element - rollout.steps, end.lane, end.env - 1};
+        if constexpr (prefetches) prefetch_below(last_values.at(0, end.env), 2 * last_values.env * Index(sizeof(Real)));
     }
     runs.next = next;
 }
@@ -258,7 +259,7 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
             });
         });
     }
-    if (runs.ends[runs.next].element >= s) end_envs<In>(runs, s, block);
+    if (runs.ends[runs.next].element >= s) end_envs<In, prefetches>(runs, s, block);
 }
 
 // Turn the deltas of a block into advantages, in place, and pass on those that the block before it needs.

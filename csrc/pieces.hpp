@@ -185,7 +185,11 @@ Cut flat_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout,
     if (length < pieces * line) return {};
     const Index warm_up = rounded_up(std::min(forgotten, rollout.steps) * distance, line);
     Index lines = (length - warm_up) / pieces / line;
-    if (lines % 4 == 0) --lines;  // runs that begin some 4 KiB apart would share too few sets of a cache
+    // Runs that begin some 4 KiB apart would share too few sets of a cache.
+    if (lines > kFlatSpreadLines)
+        lines -= (lines - 1) % 16;
+    else if (lines % 4 == 0)
+        --lines;
     if (lines < 1) return {};
     return {pieces, lines * line, length - pieces * lines * line};
 }

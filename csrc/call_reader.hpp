@@ -14,7 +14,7 @@
 #include "arguments.hpp"
 #include "coefficients.hpp"
 #include "conversion.hpp"
-#include "flags.hpp"
+#include "derived.hpp"
 #include "kernels.hpp"
 #include "tuning.hpp"
 
@@ -91,52 +91,21 @@ public:
         return true;
     }
 
-    // Write sparse final values to a matrix, each to its place; other numbers of it are never read. false: declined,
-    // because there are fewer or more of them than truncated steps, or a flag is neither 0 nor 1.
+    // Write sparse final values to a matrix; false: declined, because they are not as many as the truncated steps.
     bool make_finals_dense() {
         if (!sparse_finals_) return true;
-        const bool env_major = rollout_.env_major;
-        const Index rows = env_major ? rollout_.envs : rollout_.steps,
-                    width = env_major ? rollout_.steps : rollout_.envs;
-        const Index count = sparse_finals_->shape[0];
-        if (count > rows * width) return false;
-        const bool in_place = sparse_finals_->type == kReal && sparse_finals_->strides[0] == sizeof(Real);
-        const Real* const from =
-            in_place ? reinterpret_cast<const Real*>(sparse_finals_->data)
-                     : copies_.template of<Real>(*sparse_finals_, {1, 0, count, sparse_finals_->strides[0]});
-        if (!from) return false;
-        finals_.emplace(memory_, rows * width * sizeof(Real));
-        auto* const to = static_cast<Real*>(finals_->data());
-        rollout_.final_values = {to, env_major ? 1 : width, env_major ? width : 1};
-        // Another thread may change the flags meanwhile, so each number of finals is checked.
-        const auto for_each_truncated = [&](const auto& visit) {
-            bool right = true;
-            for (Index row = 0; row < rows; ++row)
-                right &= for_each_true(rollout_.truncated.at(env_major ? 0 : row, env_major ? row : 0), width,
-                                       [&](Index column) { visit(row * width + column, column); });
-            return right;
-        };
-        Index found = 0;
+        const Index count = sparse_finals_->shape[0], stride = sparse_finals_->strides[0];
+        if (count > rollout_.steps * rollout_.envs) return false;
+        const bool in_place = sparse_finals_->type == kReal && stride == sizeof(Real);
+        const Real* const finals = in_place ? reinterpret_cast<const Real*>(sparse_finals_->data)
+                                            : copies_.template of<Real>(*sparse_finals_, {1, 0, count, stride});
         const auto length = [&](Index first, Index last) {
             return std::accumulate(rewards_.shape + first, rewards_.shape + last, Index(1), std::multiplies<Index>());
         };
         const bool steps_first = length(0, time_axis_) == 1, envs_first = length(time_axis_ + 1, rewards_.rank) == 1;
-        if (!steps_first && !envs_first) return false;
-        if (env_major ? envs_first : steps_first) {
-            const bool right = for_each_truncated([&](Index place, Index) {
-                if (found < count) to[place] = from[found];
-                ++found;
-            });
-            return right && found == count;
-        }
-        // They come column by column: find where the next one of each column is.
-        std::vector<Index> next(width + 1);
-        const bool right = for_each_truncated([&](Index, Index column) { ++next[column + 1], ++found; });
-        std::partial_sum(next.begin(), next.end(), next.begin());
-        for_each_truncated([&](Index place, Index column) {
-            if (next[column] < count) to[place] = from[next[column]++];
-        });
-        return right && found == count;
+        if (!finals || !(steps_first || envs_first)) return false;
+        Real* const matrix = new_finals();
+        return write_finals(rollout_, finals, count, rollout_.env_major ? envs_first : steps_first, matrix);
     }
 
     const CanonicalRollout<Real>& rollout() const { return rollout_; }
@@ -336,7 +305,7 @@ private:
         const Operand &mask = call_[kMask], &prev_done = call_[kPrevDone];
         if (call_.carry_over && (call_.tail_normalized || call_.normalize != Normalize::nothing)) return false;
         rollout_.carry_over = call_.carry_over;
-        if (call_.next_step) return find_reset_rows(mask, prev_done);
+        if (call_.next_step) return leave_out_reset_rows(mask, prev_done);
         if (prev_done.given) return false;
         return !mask.given || read_given_mask(mask);
     }
@@ -346,70 +315,36 @@ private:
         return read_like_rewards(mask, rollout_.mask);
     }
 
-    // Make the mask that leaves out reset rows: the step after the end of an episode does not exist. Inlined, it would
-    // make other calls slower.
-    [[gnu::noinline]] bool find_reset_rows(const Operand& mask, const Operand& prev_done) {
+    // Make the mask that leaves out reset rows. Inlined, it would make other calls slower.
+    [[gnu::noinline]] bool leave_out_reset_rows(const Operand& mask, const Operand& prev_done) {
         View<const std::uint8_t> before;
         if (prev_done.given ? !read_row(prev_done, before) : may_begin_with_a_reset()) return false;
         if (mask.given && !read_given_mask(mask)) return false;
-        const Index steps = rollout_.steps, envs = rollout_.envs;
-        exists_.resize(steps * envs);
-        const bool env_major = rollout_.env_major;
-        const View<std::uint8_t> exists = {exists_.data(), env_major ? 1 : envs, env_major ? steps : 1};
-        if (rollout_.mask) {
-            find_reset_rows_in_mask(before, exists);
-            return true;
+        exists_.resize(rollout_.steps * rollout_.envs);
+        const View<std::uint8_t> exists = in_rollout(exists_.data());
+        if (!rollout_.mask) {
+            find_steps_but_resets(rollout_, before, exists);
+        } else {
+            find_masked_steps_but_resets(rollout_, before, exists);
+            if (rollout_.truncated && rollout_.mask_passes_values) write_next_existing(rollout_, new_finals());
         }
-        const View<const std::uint8_t>&terminated = rollout_.terminated, &truncated = rollout_.truncated;
-        const auto fill = [&](Index t, Index n, Index count) {
-            neither(terminated.at(t - 1, n), truncated ? truncated.at(t - 1, n) : nullptr, count, exists.at(t, n));
-        };
-        for (Index n = 0; n < envs; ++n) *exists.at(0, n) = !(before && *before.at(0, n));
-        if (env_major)
-            for (Index n = 0; n < envs; ++n) fill(1, n, steps - 1);
-        else if (terminated.step == envs && (!truncated || truncated.step == envs))
-            fill(1, 0, (steps - 1) * envs);
-        else
-            for (Index t = 1; t < steps; ++t) fill(t, 0, envs);
         rollout_.mask = {exists.data, exists.step, exists.env};
         return true;
     }
 
-    // The same among the steps in the mask. V' of a truncated step is V of the reset row, the next one there, and
-    // becomes a final value, because that row does not exist any more.
-    void find_reset_rows_in_mask(const View<const std::uint8_t>& before, const View<std::uint8_t>& exists) {
-        const Index steps = rollout_.steps, envs = rollout_.envs;
+    // Return a matrix in the order of the rollout.
+    template <class Element>
+    View<Element> in_rollout(Element* data) const {
         const bool env_major = rollout_.env_major;
-        const View<const std::uint8_t> mask = rollout_.mask, terminated = rollout_.terminated;
-        const View<const std::uint8_t> truncated = rollout_.truncated;
-        std::vector<std::uint8_t> after_end(envs);
-        for (Index n = 0; before && n < envs; ++n) after_end[n] = *before.at(0, n) != 0;
-        const auto fill = [&](Index t, Index n, Index count, std::uint8_t* follows_end) {
-            unless_after_end(mask.at(t, n), terminated.at(t, n), truncated ? truncated.at(t, n) : nullptr, count,
-                             follows_end, exists.at(t, n));
-        };
-        for (Index t = 0; !env_major && t < steps; ++t) fill(t, 0, envs, after_end.data());
-        for (Index n = 0; env_major && n < envs; ++n) {
-            std::uint8_t follows_end = after_end[n];
-            for (Index t = 0; t < steps; ++t) fill(t, n, 1, &follows_end);
-        }
-        if (truncated && rollout_.mask_passes_values) {
-            finals_.emplace(memory_, steps * envs * sizeof(Real));
-            const View<Real> finals = {static_cast<Real*>(finals_->data()), exists.step, exists.env};
-            rollout_.final_values = {finals.data, finals.step, finals.env};
-            const auto find = [&](Index t, Index n) {
-                if (!*mask.at(t, n)) return;
-                Index next = t + 1;
-                while (next < steps && !*mask.at(next, n)) ++next;
-                *finals.at(t, n) =
-                    *(next < steps ? rollout_.next_values.at(next - 1, n) : rollout_.last_values.at(0, n));
-            };
-            for (Index t = 0; !env_major && t < steps; ++t)
-                for_each_true(truncated.at(t, 0), envs, [&](Index n) { find(t, n); });
-            for (Index n = 0; env_major && n < envs; ++n)
-                for_each_true(truncated.at(0, n), steps, [&](Index t) { find(t, n); });
-        }
-        rollout_.mask = {exists.data, exists.step, exists.env};
+        return {data, env_major ? 1 : rollout_.envs, env_major ? rollout_.steps : 1};
+    }
+
+    // Give the rollout new final values, and return where to write them.
+    Real* new_finals() {
+        finals_.emplace(memory_, rollout_.steps * rollout_.envs * sizeof(Real));
+        auto* const data = static_cast<Real*>(finals_->data());
+        rollout_.final_values = in_rollout<const Real>(data);
+        return data;
     }
 
     // Whether row 0 has a reward of 0, as a reset row has, and no flag. Python then looks closer, and may warn.

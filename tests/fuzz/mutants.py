@@ -95,8 +95,8 @@ nothing carried over, env-major | csrc/lanes.inl
 V' not passed on over two skipped steps | csrc/rows.inl
 - V::store(passed, value);
 sparse final values in the wrong order | csrc/call_reader.hpp
-- if (env_major ? envs_first : steps_first)
-+ if (env_major ? steps_first : envs_first)
+- rollout_.env_major ? envs_first : steps_first
++ rollout_.env_major ? steps_first : envs_first
 byte-swapped numbers read as they are | csrc/conversion.hpp
 - if constexpr (swapped) bits = reversed(bits)
 + if constexpr (false) bits = reversed(bits)

@@ -92,12 +92,8 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         inputs = inputs._replace(truncated=cut_off, final_values=inputs.next_values, next_values=())
     if kind == "n_step_returns":
         size = matrices.steps, matrices.envs, call.n, last_value, numbers[0]
-        programs, places = blocks_of(matrices.envs, LANES) * matrices.steps, ()
-        if call.mask is not None:
-            following = matrices.new(torch.int64)
-            matrices.plan.call(_next_places, following, matrices.matrix(call.mask))
-            places = matrices.view(following)
-        arguments = inputs._replace(exists=exists or mask, mask=()), last_values, places, returns, *size
+        programs = blocks_of(matrices.envs, LANES) * matrices.steps
+        arguments = inputs._replace(exists=exists or mask), last_values, returns, *size
         matrices.plan.launch(n_step.n_step_returns, programs, arguments, (REAL[matrices.dtype], LANES))
         return
     one_lambda = call.returns_lambda is None
@@ -169,13 +165,6 @@ def _values_of(call: Call, matrices: Matrices) -> tuple[Any, Any, float]:
     if values.shape[0] > matrices.steps:
         last = matrices.row(values), 0.0
     return matrices.view(values), *last
-
-
-def _next_places(out: torch.Tensor, mask: torch.Tensor) -> None:
-    """Fill in where the next step in the mask is, or the number of steps if there is none."""
-    none = torch.full_like(out[:1], len(mask))
-    places = torch.where(mask != 0, torch.arange(len(mask), device=mask.device).unsqueeze(1), none)
-    out.copy_(torch.cat([places[1:], none]).flip(0).cummin(0).values.flip(0))
 
 
 def _cut_at_the_end(call: Call, matrices: Matrices) -> Any:

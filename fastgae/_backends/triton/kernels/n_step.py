@@ -10,7 +10,6 @@ from fastgae._backends.triton.kernels.views import offset, row, row_or_number
 def n_step_returns(
     inputs,
     last_values,
-    places,
     returns,
     steps,
     envs,
@@ -20,21 +19,18 @@ def n_step_returns(
     REAL: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    """G^(1) = r + gamma V';  G_t^(k) = r_t + gamma G_{t+1}^(k-1) where the episode goes on; each program one step t.
-
-    ``places`` holds where the next step in the mask is, or the number of steps if there is none.
-    """
+    """G^(1) = r + gamma V';  G_t^(k) = r_t + gamma G_{t+1}^(k-1) where the episode goes on; each program one step t."""
     across = tl.cdiv(envs, LANES)
     lane = (tl.program_id(0) % across).to(tl.int64) * LANES + tl.arange(0, LANES)
     env, begin = tl.minimum(lane, envs - 1), (tl.program_id(0) // across).to(tl.int64)
     gamma_here = tl.full((LANES,), gamma, tl.float64).to(REAL)
-    after = row_or_number(last_values, env, last_value, REAL)
-    total = after
-    count, begun, here = tl.minimum(n, steps - begin), env < 0, env >= 0
+    following = row_or_number(last_values, env, last_value, REAL)  # V after the last step, or of the next in the mask
+    total, count = following, tl.minimum(n, steps - begin)
+    begun, here = env < 0, env >= 0
     found = tl.full((LANES,), 0, tl.int64)  # how many steps exist from t = begin to t
     if len(inputs.exists) > 0:
-        count = steps - begin - (steps - begin)
-        while (begin + count < steps) & (tl.min(found, 0) < n):
+        count = begin - begin
+        while (begin + count < steps) & (tl.min(found, 0) <= n):  # one more than n, because V' of the last one is its V
             found += (row(inputs.exists, env, begin + count) != 0).to(tl.int64)
             count += 1
     for back in range(count):
@@ -44,15 +40,14 @@ def n_step_returns(
         bootstrap = env >= 0
         if len(inputs.terminated) > 0:
             bootstrap = row(inputs.terminated, env, t) == 0
-        goes_on = bootstrap & begun
+        goes_on, upcoming = bootstrap & begun, following
         if len(inputs.next_values) > 0:
             upcoming = row(inputs.next_values, env, t).to(REAL)
+        elif len(inputs.mask) > 0:
+            following = tl.where(row(inputs.mask, env, t) != 0, row(inputs.value, env, t).to(REAL), following)
         else:
-            place = t + 1 + tl.full((LANES,), 0, tl.int64)
-            if len(places) > 0:
-                place = row(places, env, t)
-            is_last = place == steps
-            upcoming = tl.where(is_last, after, row(inputs.value, env, tl.where(is_last, 0, place)).to(REAL))
+            is_last = t + 1 == steps
+            upcoming = tl.where(is_last, following, row(inputs.value, env, tl.where(is_last, 0, t + 1)).to(REAL))
         if len(inputs.truncated) > 0:
             cut = row(inputs.truncated, env, t) != 0
             goes_on = goes_on & ~cut

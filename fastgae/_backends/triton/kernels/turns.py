@@ -101,7 +101,7 @@ def _store_columns(view, place, rows, done, i: tl.constexpr, lanes, tiled: tl.co
     most: tl.constexpr = (how.steps + 1) // 2 if view.data.dtype.element_ty.primitive_bitwidth == 8 else how.steps
     width: tl.constexpr = most if tiled else 1
     if (i + 1) // width * width == i + 1:
-        tile = joined(rows, i + 1 - width, how.lanes, width)
+        tile = joined(rows[i + 1 - width : i + 1], how.lanes)
         tl.store(_tile(view, place, done + i + 1, width), tile, mask=lanes[:, None])
 
 

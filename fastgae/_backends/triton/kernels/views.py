@@ -53,31 +53,23 @@ def row_or_number(view, env, number, real: tl.constexpr):
 @jit
 def split(tile, lanes: tl.constexpr, width: tl.constexpr):
     """Return the columns of a tile, the last one first."""
-    parts = (tile,)
-    for _ in tl.static_range(6):  # 2^6 columns at most
-        if len(parts) < width:
-            even, odd = (), ()
-            for i in tl.static_range(len(parts)):
-                one, other = tl.split(tl.reshape(parts[i], (lanes, width // len(parts) // 2, 2)))
-                even, odd = even + (one,), odd + (other,)
-            parts = odd + even
     columns = ()
-    for i in tl.static_range(width):
-        columns = columns + (tl.reshape(parts[i], (lanes,)),)
+    if width == 1:
+        columns = (tl.reshape(tile, (lanes,)),)
+    else:
+        one, other = tl.split(tl.reshape(tile, (lanes, width // 2, 2)))
+        even, odd = split(one, lanes, width // 2), split(other, lanes, width // 2)
+        for i in tl.static_range(width // 2):
+            columns = columns + (odd[i], even[i])
     return columns
 
 
 @jit
-def joined(columns, first: tl.constexpr, lanes: tl.constexpr, width: tl.constexpr):
+def joined(columns, lanes: tl.constexpr):
     """Return the tile of some columns, the inverse of ``split``."""
-    parts = ()
-    for i in tl.static_range(width):
-        parts = parts + (tl.reshape(columns[first + i], (lanes, 1)),)
-    for _ in tl.static_range(6):
-        if len(parts) > 1:
-            wholes = ()
-            for i in tl.static_range(len(parts) // 2):
-                both = tl.join(parts[len(parts) // 2 + i], parts[i])
-                wholes = wholes + (tl.reshape(both, (lanes, 2 * width // len(parts))),)
-            parts = wholes
-    return parts[0]
+    if len(columns) == 1:
+        tile = tl.reshape(columns[0], (lanes, 1))
+    else:
+        both = tl.join(joined(columns[1::2], lanes), joined(columns[::2], lanes))
+        tile = tl.reshape(both, (lanes, len(columns)))
+    return tile

@@ -16,6 +16,7 @@ from fastgae._equation.exact_sums import FORMATS, digits_of
 from fastgae._interop.arrays import OnDevice
 
 LANES, STEPS = 32, 16  # of a program that sums blocks of steps
+LEVELS = 6  # of a fold
 ELEMENTS = 1024  # of a program that rescales
 AT_ONCE = 2**22  # numbers of which the digits are in memory together
 
@@ -102,8 +103,8 @@ def _sums(matrices: Matrices, matrix: Any, mask: Any, center: Any, by: str, term
 def _folded(matrices: Matrices, views: tuple[Any, ...], count: int, width: int) -> tuple[Any, ...]:
     """Return views of the sums of ``count`` rows, in new memory if there are more than one."""
     while count > 1:
-        left = blocks_of(count, 2**kernels.LEVELS.value)
+        left = blocks_of(count, 2**LEVELS)
         sums = tuple(view and Rows(matrices.plan.scratch(left * width, torch.float64), width, 1) for view in views)
-        matrices.plan.launch(kernels.fold, blocks_of(left * width, LANES), (views, sums, count, width), (LANES,))
+        matrices.plan.launch(kernels.fold, blocks_of(left * width, LANES), (views, sums, count, width), (LANES, LEVELS))
         views, count = sums, left
     return views

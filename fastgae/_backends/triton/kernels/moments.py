@@ -6,7 +6,6 @@ from triton import jit
 from fastgae._backends.triton.kernels.step import Inputs
 from fastgae._backends.triton.kernels.turns import load_rows, load_turn, places, rows_of_turn
 
-LEVELS = tl.constexpr(6)  # of a fold
 STAGES = tl.constexpr(3)  # turns of which the numbers are asked for, together
 
 
@@ -68,32 +67,35 @@ def _mean(given, o, i, terms, ddof):
 
 
 @jit
-def fold(sources, targets, count, width, LANES: tl.constexpr):
+def fold(sources, targets, count, width, LANES: tl.constexpr, LEVELS: tl.constexpr):
     """Add one half of ``count`` rows to the other LEVELS times, each sum in a lane; a row without another moves up."""
-    sizes = (tl.cast(count, tl.int64),)
-    for level in tl.static_range(LEVELS):
-        sizes = sizes + ((sizes[level] + 1) // 2,)
     lane = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
-    rows, exist = (lane // width,), (lane < sizes[LEVELS] * width,)
-    for level in tl.static_range(LEVELS):
-        half, both, exist_both = sizes[LEVELS - 1 - level] // 2, (), ()
-        for n in tl.static_range(len(rows)):
-            pair = rows[n] < half
-            both = both + (tl.where(pair, rows[n], 2 * half), rows[n] + half)
-            exist_both = exist_both + (exist[n], exist[n] & pair)
-        rows, exist = both, exist_both
+    count = tl.cast(count, tl.int64)
+    exists = lane < _half(count, LEVELS) * width
     for k in tl.static_range(len(sources)):
         if len(sources[k]) > 0:
-            sums = ()
-            for n in tl.static_range(len(rows)):
-                sums = sums + (tl.load(sources[k].data + rows[n] * width + lane % width, mask=exist[n], other=0),)
-            for level in tl.static_range(LEVELS):
-                halves = ()
-                for n in tl.static_range(len(sums) // 2):
-                    one, other = sums[2 * n], sums[2 * n + 1]
-                    halves = halves + (tl.where(exist[(2 * n + 1) << level], one + other, one),)
-                sums = halves
-            tl.store(targets[k].data + lane, sums[0], mask=exist[0])
+            column = sources[k].data + lane % width
+            tl.store(targets[k].data + lane, _folded(column, lane // width, exists, count, width, LEVELS), mask=exists)
+
+
+@jit
+def _folded(column, row, exists, count, width, level: tl.constexpr):
+    """Return the number in a row once the rows have been added so many times."""
+    if level == 0:
+        total = tl.load(column + row * width, mask=exists, other=0)
+    else:
+        pairs = _half(count, level - 1) // 2
+        paired = row < pairs
+        one = _folded(column, tl.where(paired, row, 2 * pairs), exists, count, width, level - 1)
+        other = _folded(column, row + pairs, exists & paired, count, width, level - 1)
+        total = tl.where(exists & paired, one + other, one)
+    return total
+
+
+@jit
+def _half(count, times: tl.constexpr):
+    """Return how many of ``count`` rows are left once they have been added so many times."""
+    return (count + (1 << times) - 1) >> times
 
 
 @jit

@@ -169,7 +169,7 @@ def launched(monkeypatch):
     def launch(kernel, runs=1):
         made = plan.Plan(torch.device("cpu"))
         views = (made.scratch(4, torch.float32), 5), (plan.Memory(0, 1, torch.uint8),)
-        made.launch(kernel, 3, views, ("constant",), warps=2)
+        made.launch(kernel, 3, (views,), ("constant",), warps=2)
         for _ in range(runs):
             made.run(LAUNCHED)
         return made

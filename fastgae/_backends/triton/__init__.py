@@ -108,6 +108,6 @@ def _steps_without_resets(
 ) -> None:
     before, was_done = matrices.of_envs(prev_done)
     inputs = Inputs((), terminated=matrices.of_steps(terminated), truncated=matrices.of_steps(truncated), mask=mask)
-    arguments = inputs, before, exists, matrices.steps, matrices.envs, int(was_done)
+    arguments = inputs, (before, exists), matrices.steps, matrices.envs, int(was_done)
     size = Size(*map(constexpr, (LANES, STEPS, REAL[matrices.dtype])))
     matrices.plan.launch(resets.steps_without_resets, blocks_of(matrices.envs, LANES), arguments, (size,))

@@ -52,10 +52,10 @@ def rescale(
     across = min(ELEMENTS, 1 << (inner - 1).bit_length())
     along = ELEMENTS // across
     means = (tuple(_by_memory(matrices, view) for view in each) for each in (mean, variance))
-    views = (*(_by_memory(matrices, view) for view in (source, target, mask)), *means, _by_memory(matrices, std))
+    views = tuple(_by_memory(matrices, view) for view in (source, target, mask, std))
     programs = blocks_of(outer, along) * blocks_of(inner, across)
     numbers_of_all = outer, inner, terms, ddof, *numbers, eps
-    matrices.plan.launch(kernels.rescale, programs, (*views, *numbers_of_all), (along, across), warps=4)
+    matrices.plan.launch(kernels.rescale, programs, (views, *means, *numbers_of_all), (along, across), warps=4)
 
 
 def exact_sums(numbers: OnDevice, mask: OnDevice | None) -> tuple[Array, tuple[int, int, int, int]]:
@@ -91,7 +91,7 @@ def _sums(matrices: Matrices, matrix: Any, mask: Any, center: Any, by: str, term
     blocks = blocks_of(steps, block)
     sums = tuple(plan.scratch(blocks * envs, torch.float64) if given else () for given in (matrix, mask))
     views = tuple(Rows(each, envs, 1) if each else () for each in sums)
-    arguments = Inputs(matrix, mask=mask), center, *views, steps, envs, terms
+    arguments = Inputs(matrix, mask=mask), center, views, steps, envs, terms
     size = Size(*map(tl.constexpr, (LANES, STEPS, tl.float64)))
     plan.launch(kernels.block_sums, blocks_of(blocks * envs, LANES), arguments, (block, size))
     views = _folded(matrices, views, blocks, envs)

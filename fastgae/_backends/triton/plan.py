@@ -85,7 +85,7 @@ class Plan:
 class Launch:
     """A step that starts a kernel. Its first run compiles the kernel.
 
-    An argument is a number, or a tuple that begins with a ``Memory``, or a tuple of such tuples.
+    An argument is a number, or a tuple of views. A view is a ``Memory`` and strides; a missing one is an empty tuple.
     """
 
     def __init__(self, kernel: Any, programs: int, arguments: tuple[Any, ...], constants: tuple[Any, ...], warps: int):
@@ -95,11 +95,8 @@ class Launch:
         self.constants = constants
         # To fuse a product and a sum is forbidden, because each must be rounded on its own.
         self.options: dict[str, Any] = {"num_warps": warps, "enable_fp_fusion": False}
-        self.views = [(place, *_place(each)) for place, each in enumerate(arguments) if _is_view(each)]
-        self.groups = [
-            (place, [_place(view) if view else () for view in each])
-            for place, each in enumerate(arguments)
-            if isinstance(each, tuple) and any(map(_is_view, each))
+        self.views = [
+            (place, list(map(_place, views))) for place, views in enumerate(arguments) if isinstance(views, tuple)
         ]
         self.loaded: tuple[Any, ...] = ()  # what starts the kernel, and its first arguments
 
@@ -121,35 +118,27 @@ class Launch:
             self.loaded = binary.run, (binary.function, binary.packed_metadata, None, None, None)
         # Addresses in place of tensors, so that Triton need not ask for them, nor ask CUDA whether they are its own.
         given = [*self.arguments, *self.constants]
-        for place, slot, first, rest in self.views:
-            given[place] = (addresses[slot] + first, *rest)
-        for place, group in self.groups:
-            given[place] = tuple([(addresses[view[0]] + view[1], *view[2]) if view else () for view in group])
+        for place, views in self.views:
+            given[place] = tuple([(addresses[view[0]] + view[1], *view[2]) if view else () for view in views])
         start, first = self.loaded
         start(*self.grid, stream, *first, *given)
 
 
-def _is_view(argument: Any) -> bool:
-    return isinstance(argument, tuple) and len(argument) > 0 and type(argument[0]) is Memory
-
-
-def _place(view: tuple[Any, ...]) -> tuple[int, int, tuple[Any, ...]]:
+def _place(view: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the slot of a view, how many bytes of it come before the view, and the strides."""
+    if not view:
+        return ()
     memory, *strides = view
-    return memory.slot, memory.first * memory.dtype.itemsize, tuple(strides)
+    return memory.slot, memory.first * memory.dtype.itemsize, strides
 
 
-def _typed(arguments: tuple[Any, ...], memories: Sequence[Any]) -> tuple[Any, ...]:
-    """Return arguments with a tensor in place of each memory, because a kernel is compiled for dtypes."""
-    typed = [
-        Strided(each, (1,), (1,)).tensor(memories)
-        if type(each) is Memory
-        else _typed(each, memories)
-        if isinstance(each, tuple)
-        else each
-        for each in arguments
-    ]
-    return tuple.__new__(type(arguments), typed)  # which may be a named tuple
+def _typed(argument: Any, memories: Sequence[Any]) -> Any:
+    """Return an argument with a tensor in place of each memory, because a kernel is compiled for dtypes."""
+    if type(argument) is Memory:
+        return Strided(argument, (1,), (1,)).tensor(memories)
+    if isinstance(argument, tuple):  # which may be a named tuple
+        return tuple.__new__(type(argument), [_typed(each, memories) for each in argument])
+    return argument
 
 
 def blocks_of(count: int, size: int) -> int:

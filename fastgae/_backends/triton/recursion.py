@@ -93,7 +93,7 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
     if kind == "n_step_returns":
         size = matrices.steps, matrices.envs, call.n, last_value, numbers[0]
         programs = blocks_of(matrices.envs, LANES) * matrices.steps
-        arguments = inputs._replace(exists=exists or mask), last_values, returns, *size
+        arguments = inputs._replace(exists=exists or mask), (last_values, returns), *size
         matrices.plan.launch(n_step.n_step_returns, programs, arguments, (REAL[matrices.dtype], LANES))
         return
     one_lambda = call.returns_lambda is None
@@ -120,25 +120,32 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
     constants = last_value, last_advantage, *numbers, *(getattr(call, name) or 0.0 for name in CONSTANTS)
 
     def launch(
-        how: How, lanes: int, pieces: Cut, inputs: Inputs, before: Any, outputs: Any, *states: Any, warps: int = 1
+        how: How,
+        lanes: int,
+        pieces: Cut,
+        inputs: Inputs,
+        ends: Any,
+        outputs: Any,
+        states: Any = ((), ()),
+        warps: int = 1,
     ) -> None:
-        size = matrices.steps, matrices.envs, *pieces
-        arguments = inputs, *before, boundaries, *outputs, *(states or ((), ())), *size, *constants
+        arguments = inputs, ends, outputs, states, matrices.steps, matrices.envs, *pieces, *constants
         launched = (How(*map(tl.constexpr, how)),)
         matrices.plan.launch(recursion.recursion, blocks_of(lanes, how.lanes), arguments, launched, warps=warps)
 
     whole = Cut(lanes, matrices.steps, 0)
     pieces = whole if any(views) else cut(matrices, _decay(kind, *numbers), max(steps, HEAD))
-    before, outputs = (last_values, last_advantages), (advantages, returns)
+    ends, outputs = (last_values, last_advantages, boundaries), (advantages, returns)
     sums_deltas = how.undiscounted and kind == "gae" and one_lambda and bool(values) and not (mask or exists)
     few = lanes <= MOST_STAGED * _multiprocessors(matrices.plan.device)
     if pieces.warm:
         lanes = matrices.envs * pieces.pieces
-        states = [Rows(matrices.plan.scratch(len(kept) * lanes, torch.float64), lanes, 1) for _ in ("begun", "reached")]
-        launch(how._replace(lane="piece"), lanes, pieces, inputs, before, outputs, *states)
+        begun, reached = (matrices.plan.scratch(len(kept) * lanes, torch.float64) for _ in range(2))
+        states = Rows(begun, lanes, 1), Rows(reached, lanes, 1)
+        launch(how._replace(lane="piece"), lanes, pieces, inputs, ends, outputs, states)
         warps, compared = FEW_PIECES if pieces.pieces <= 4 * FEW_PIECES[1] else MANY_PIECES
         mend = how._replace(lane="piece", mend=True, steps=min(steps, FEWER_STEPS), compared=compared)
-        launch(mend, matrices.envs * LANES, pieces, inputs, before, outputs, *states, warps=warps)
+        launch(mend, matrices.envs * LANES, pieces, inputs, ends, outputs, states, warps)
     elif sums_deltas and few and matrices.steps * matrices.envs >= STAGED_STEPS * lanes:
         # Only the sum of the deltas depends on the order of time. All multiprocessors compute what is before and after.
         sums = advantages or matrices.view(matrices.new(matrices.dtype))
@@ -147,14 +154,14 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         deltas = Cut(blocks_of(matrices.steps + HEAD - 1, STAGED_PIECE), STAGED_PIECE, 0)
         how = how._replace(stages=FEWER_STAGES)
         everywhere = how._replace(kind="deltas", lane="piece")
-        launch(everywhere, matrices.envs * deltas.pieces, deltas, inputs, before, (sums, summed.terminated))
+        launch(everywhere, matrices.envs * deltas.pieces, deltas, inputs, ends, (sums, summed.terminated))
         in_order = how._replace(steps=2 * _steps_of_a_turn(summed, matrices))
-        launch(in_order, lanes, whole, summed, ((), last_advantages), (sums, ()))
+        launch(in_order, lanes, whole, summed, ((), *ends[1:]), (sums, ()))
         if returns:
             terms = map(matrices.strided, (returns, sums, values))
             matrices.plan.call(lambda out, *both: torch.add(*both, out=out), *terms)
     else:
-        launch(how, lanes, whole, inputs, before, outputs)
+        launch(how, lanes, whole, inputs, ends, outputs)
 
 
 def _values_of(call: Call, matrices: Matrices) -> tuple[Any, Any, float]:
@@ -207,7 +214,8 @@ def _sequence_steps(call: Call, matrices: Matrices, boundaries: Any, after: Any,
         if getattr(given, "ndim", 0) > matrices.rewards.ndim
     }
     (last_values, last_value), sequences = after, len(call.cu_seqlens) - 1
-    views = boundaries, last_values, tuple(coefficients[k][0] for k in made), last, final_values, tuple(made.values())
+    sources, targets = (boundaries, last_values), (last, final_values)
+    views = sources, tuple(coefficients[k][0] for k in made), targets, tuple(made.values())
     arguments, constants = (*views, matrices.steps, last_value), (REAL[matrices.dtype], SEQUENCE_STEPS)
     matrices.plan.launch(recursion.sequence_steps, sequences, arguments, constants, warps=4)
     coefficients = [(made.get(k, view), number) for k, (view, number) in enumerate(coefficients)]

@@ -10,7 +10,7 @@ STAGES = tl.constexpr(3)  # turns of which the numbers are asked for, together
 
 
 @jit
-def block_sums(inputs, center, sums, counts, steps, envs, terms, BLOCK: tl.constexpr, size: tl.constexpr):
+def block_sums(inputs, center, targets, steps, envs, terms, BLOCK: tl.constexpr, size: tl.constexpr):
     """Store the float64 sums of x, or of (x - center)^2, over each BLOCK steps, in the order of time; each a lane."""
     blocks = tl.cdiv(steps, BLOCK)
     lane = tl.program_id(0).to(tl.int64) * size.lanes + tl.arange(0, size.lanes)
@@ -30,6 +30,7 @@ def block_sums(inputs, center, sums, counts, steps, envs, terms, BLOCK: tl.const
     if tl.max(left, 0) > 0:
         rows = load_rows(inputs, at, size.steps - left, left * 0 + size.steps, size.steps, size)
         total, count = _added(inputs, rows, center, middle, left, total, count, size)
+    sums, counts = targets
     tl.store(sums.data + lane, total)
     if len(counts) > 0:
         tl.store(counts.data + lane, count)
@@ -100,12 +101,9 @@ def _half(count, times: tl.constexpr):
 
 @jit
 def rescale(
-    source,
-    target,
-    mask,
+    views,
     mean,
-    variance,
-    std,  # missing: computed here from the variance, because torch's root is not rounded correctly on every device
+    variance,  # of which the root is taken here, because torch's is not rounded correctly on every device
     outer,
     inner,
     terms,
@@ -120,6 +118,7 @@ def rescale(
 
     The strides of every matrix here are those of the axes ``outer`` and ``inner``; the inner one is contiguous.
     """
+    source, target, mask, std = views
     across = tl.cdiv(inner, INNER)
     o = ((tl.program_id(0) // across).to(tl.int64) * OUTER + tl.arange(0, OUTER))[:, None]
     i = ((tl.program_id(0) % across).to(tl.int64) * INNER + tl.arange(0, INNER))[None, :]

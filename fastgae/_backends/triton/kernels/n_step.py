@@ -9,8 +9,7 @@ from fastgae._backends.triton.kernels.views import offset, row, row_or_number
 @jit
 def n_step_returns(
     inputs,
-    last_values,
-    returns,
+    ends_and_returns,
     steps,
     envs,
     n,
@@ -20,6 +19,7 @@ def n_step_returns(
     LANES: tl.constexpr,
 ):
     """G^(1) = r + gamma V';  G_t^(k) = r_t + gamma G_{t+1}^(k-1) where the episode goes on; each program one step t."""
+    last_values, returns = ends_and_returns
     across = tl.cdiv(envs, LANES)
     lane = (tl.program_id(0) % across).to(tl.int64) * LANES + tl.arange(0, LANES)
     env, begin = tl.minimum(lane, envs - 1), (tl.program_id(0) // across).to(tl.int64)

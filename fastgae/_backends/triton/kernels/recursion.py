@@ -40,13 +40,9 @@ class Lanes(NamedTuple):
 @jit
 def recursion(
     inputs,
-    last_values,
-    last_advantages,
-    boundaries,  # where packed sequences begin, if each of them is a lane
-    advantages,
-    returns,
-    begun,  # the states in which pieces began, if they are compared
-    reached,  # the states at the first steps of pieces
+    ends,  # V and A after the last step; where packed sequences begin, if each of them is a lane
+    outputs,  # advantages and returns
+    states,  # those in which pieces began, if they are compared, and those at the first steps of pieces
     steps,
     envs,
     pieces,
@@ -74,7 +70,8 @@ def recursion(
         tl.full((how.lanes,), advantage_clip, tl.float64).to(how.real),
         tl.full((how.lanes,), leaky, tl.float64).to(how.real),
     )
-    outputs, whole, none = (advantages, returns), _aligned(steps, how), tl.full((how.lanes,), 0, tl.int32)
+    begun, reached = states
+    whole, none = _aligned(steps, how), tl.full((how.lanes,), 0, tl.int32)
     if how.mend:
         env = tl.program_id(0).to(tl.int64)
         first, passed = first_wrong(begun, reached, env, envs, 1, pieces, how), tl.cast(0, tl.int32)
@@ -83,7 +80,7 @@ def recursion(
             lane = tl.minimum(number, pieces - 1).to(tl.int64) * envs + env
             end = whole - lane // envs * piece - warm
             lanes = Lanes(lane * 0 + env, end, none, tl.minimum(end, piece).to(tl.int32), 0)
-            state = restored(reached, lane - envs, _begun(inputs, (), (), lanes, lane, 0, 0, envs, how), how)
+            state = restored(reached, lane - envs, _begun(inputs, ((), (), ()), lanes, lane, 0, 0, envs, how), how)
             # A NaN passes all steps until an episode ends: all those of the pieces before number ``passed``, so far.
             nan = state.trace != state.trace
             wrong = (number == first) | (nan & (number <= passed) & (number < pieces))
@@ -96,7 +93,7 @@ def recursion(
             first = first_wrong(begun, reached, env, envs, first + 1, pieces, how)
     else:
         if how.lane == "sequence":
-            begin, end = bounds(boundaries, tl.minimum(lane, pieces - 1), steps)
+            begin, end = bounds(ends[2], tl.minimum(lane, pieces - 1), steps)
             aligned = _aligned(end, how)
             beyond, length = (aligned - end).to(tl.int32), (aligned - begin).to(tl.int32)
             lanes = Lanes(lane * 0, aligned, beyond, length, 0)
@@ -107,7 +104,7 @@ def recursion(
             lanes = Lanes(lane % envs, end, beyond, length, tl.where(latest, 0, warm))
         else:
             lanes = Lanes(lane, tl.full((how.lanes,), steps, tl.int64), none, tl.where(lane < envs, steps, 0), 0)
-        state = _begun(inputs, last_values, last_advantages, lanes, lane, last_value, last_advantage, envs, how)
+        state = _begun(inputs, ends, lanes, lane, last_value, last_advantage, envs, how)
         state = _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how)
         if len(reached) > 0:
             keep(reached, lane, lane >= 0, state, how)
@@ -120,12 +117,12 @@ def _aligned(end, how: tl.constexpr):
 
 
 @jit
-def _begun(inputs, last_values, last_advantages, lanes, lane, last_value, last_advantage, envs, how: tl.constexpr):
+def _begun(inputs, ends, lanes, lane, last_value, last_advantage, envs, how: tl.constexpr):
     """Return the state in which lanes begin. Pieces but the last in time begin with A = 0."""
     zero = tl.full((how.lanes,), 0, how.real)
     lanes = Lanes(tl.minimum(lanes.env, envs - 1), *lanes[1:])
-    following = row_or_number(last_values, lanes.env, last_value, how.real)
-    trace = row_or_number(last_advantages, lanes.env, last_advantage, how.real)
+    following = row_or_number(ends[0], lanes.env, last_value, how.real)
+    trace = row_or_number(ends[1], lanes.env, last_advantage, how.real)
     if how.lane == "piece":
         trace = tl.where(lane < envs, trace, zero)
         if (len(inputs.value) > 0) and (len(inputs.mask) == 0):
@@ -249,11 +246,9 @@ def bounds(boundaries, number, steps):
 
 @jit
 def sequence_steps(
-    boundaries,
-    last_values,
+    sequences,  # where they begin, and V after each
     coefficients,  # one for each sequence
-    last,
-    final_values,
+    outputs,  # last, final_values
     coefficients_of_steps,
     steps,
     last_value: tl.float64,
@@ -262,15 +257,14 @@ def sequence_steps(
 ):
     """Store for each step of a packed sequence whether it is the last one, V after it, and its coefficients."""
     number = tl.program_id(0).to(tl.int64)
-    begin, end = bounds(boundaries, number, steps)
+    begin, end = bounds(sequences[0], number, steps)
+    last, final_values = outputs
     for first in range(begin, end, BLOCK):
         t = first + tl.arange(0, BLOCK)
         tl.store(last.data + t, (t == end - 1).to(tl.uint8), mask=t < end)
         for k in tl.static_range(len(coefficients)):
             here = tl.load(coefficients[k].data + number * coefficients[k].env).to(tl.float64)
-            tl.store(coefficients_of_steps[k].data + t, here + tl.full((BLOCK,), 0, tl.float64), mask=t < end)
+            tl.store(coefficients_of_steps[k].data + t, here, mask=t < end)
         if len(final_values) > 0:
-            value = tl.full((BLOCK,), last_value, tl.float64).to(REAL)
-            if len(last_values) > 0:
-                value = tl.full((BLOCK,), 0, REAL) + tl.load(last_values.data + number * last_values.env).to(REAL)
+            value = row_or_number(sequences[1], number, last_value, REAL)
             tl.store(final_values.data + t, value, mask=t == end - 1)

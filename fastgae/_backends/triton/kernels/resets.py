@@ -8,8 +8,9 @@ from fastgae._backends.triton.kernels.views import offset
 
 
 @jit
-def steps_without_resets(inputs, prev_done, exists, steps, envs, was_done, size: tl.constexpr):
+def steps_without_resets(inputs, views, steps, envs, was_done, size: tl.constexpr):
     """Store where a step exists: it is in the mask, and the step before it in the mask ended no episode."""
+    prev_done, exists = views
     lane = tl.program_id(0).to(tl.int64) * size.lanes + tl.arange(0, size.lanes)
     env = tl.minimum(lane, envs - 1)
     reset = (env < 0) | (was_done != 0)

@@ -83,7 +83,7 @@ def normalized(
             normalize(matrices, *views, by, eps, ddof)
         else:
             (mean, std), numbers = zip(*map(matrices.of_envs, given), strict=True)
-            rescale(matrices, *views, mean and (mean, ()), (), std, eps, numbers=numbers)
+            rescale(matrices, (*views, std), mean and (mean, ()), (), (1, 0, *numbers, eps))
     return cast(Planned, matrices.finished(output))
 
 

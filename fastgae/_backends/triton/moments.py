@@ -8,7 +8,7 @@ import triton.language as tl
 
 from fastgae._backends.triton.kernels import moments as kernels
 from fastgae._backends.triton.kernels.step import Inputs
-from fastgae._backends.triton.kernels.views import Rows, Size, Tiles
+from fastgae._backends.triton.kernels.views import Rows, Size
 from fastgae._backends.triton.matrices import Matrices
 from fastgae._backends.triton.plan import blocks_of
 from fastgae._call import EPS, MOMENT_STEPS, Array
@@ -28,34 +28,21 @@ def normalize(
     terms = matrices.steps * (1 if by == "per_env" else matrices.envs)
     mean = _sums(matrices, source, mask, (), by, terms)
     variance = _sums(matrices, source, mask, mean, by, terms)
-    rescale(matrices, source, target, mask, mean, variance, (), eps, terms, ddof)
+    rescale(matrices, (source, target, mask, ()), mean, variance, (terms, ddof, 0.0, 0.0, eps))
 
 
-def rescale(
-    matrices: Matrices,
-    source: Any,
-    target: Any,
-    mask: Any,
-    mean: Any,
-    variance: Any,
-    std: Any,
-    eps: float,
-    terms: int = 1,
-    ddof: int = 0,
-    numbers: tuple[float, float] = (0.0, 0.0),
-) -> None:
+def rescale(matrices: Matrices, views: Any, mean: Any, variance: Any, numbers: tuple[float, ...]) -> None:
     """Shift and scale the steps in the mask, by a variance or by a standard deviation; 0 elsewhere.
 
-    A mean is a sum and its count. Without a count, the sum is of ``terms`` numbers.
+    The views are the source, the target, the mask, and the standard deviations. A mean is a sum and its count. Without
+    a count, the sum is of ``terms`` numbers: the first ones of ``terms, ddof, mean, std, eps``.
     """
     outer, inner = (matrices.envs, matrices.steps) if matrices.env_major else (matrices.steps, matrices.envs)
     across = min(ELEMENTS, 1 << (inner - 1).bit_length())
     along = ELEMENTS // across
-    means = (tuple(_by_memory(matrices, view) for view in each) for each in (mean, variance))
-    views = tuple(_by_memory(matrices, view) for view in (source, target, mask, std))
     programs = blocks_of(outer, along) * blocks_of(inner, across)
-    numbers_of_all = outer, inner, terms, ddof, *numbers, eps
-    matrices.plan.launch(kernels.rescale, programs, (views, *means, *numbers_of_all), (along, across), warps=4)
+    arguments, constants = (views, mean, variance, matrices.steps, matrices.envs), (matrices.env_major, along, across)
+    matrices.plan.launch(kernels.rescale, programs, (*arguments, *numbers), constants, warps=4)
 
 
 def exact_sums(numbers: OnDevice, mask: OnDevice | None) -> tuple[Array, tuple[int, int, int, int]]:
@@ -74,14 +61,6 @@ def exact_sums(numbers: OnDevice, mask: OnDevice | None) -> tuple[Array, tuple[i
             column.index_add_(0, exponent, digit)
     count, nans, positive, negative = counts.tolist()
     return bins.T.cpu().numpy(), (count, nans, positive, negative)
-
-
-def _by_memory(matrices: Matrices, view: Any) -> Any:
-    """Return a view with the strides of the axis that is contiguous in rewards last."""
-    if len(view) < 2:
-        return view
-    step = 1 if isinstance(view, Tiles) else view.step
-    return Rows(view.data, view.env, step) if matrices.env_major else Rows(view.data, step, view.env)
 
 
 def _sums(matrices: Matrices, matrix: Any, mask: Any, center: Any, by: str, terms: int) -> tuple[Any, ...]:

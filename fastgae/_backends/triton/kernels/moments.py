@@ -5,6 +5,7 @@ from triton import jit
 
 from fastgae._backends.triton.kernels.step import Inputs
 from fastgae._backends.triton.kernels.turns import load_rows, load_turn, places, rows_of_turn
+from fastgae._backends.triton.kernels.views import offset
 
 STAGES = tl.constexpr(3)  # turns of which the numbers are asked for, together
 
@@ -20,7 +21,7 @@ def block_sums(inputs, center, targets, steps, envs, terms, BLOCK: tl.constexpr,
     total = tl.full((size.lanes,), 0, tl.float64)
     count, middle = total, total
     if len(center) > 0:
-        middle = _mean(center, env * 0, env, terms, 0)
+        middle = _mean(center, env, 0, terms, 0)
     at = places(inputs, env, begin + size.steps)
     whole = length // size.steps * size.steps
     for done in tl.range(0, tl.max(whole, 0), size.steps, num_stages=STAGES):
@@ -54,12 +55,12 @@ def _added(inputs, rows, center, middle, left, total, count, size: tl.constexpr)
 
 
 @jit
-def _mean(given, o, i, terms, ddof):
+def _mean(given, env, t, terms, ddof):
     """Return sum / (count - ddof) from a sum and its count; without a count, there are as many terms for all envs."""
     total, counts = given
     at = 0  # of the only number, if there are no strides
     if len(total) > 1:
-        at = o * total.step + i * total.env
+        at = offset(total, env, t)
     count = tl.cast(terms, tl.float64)
     if len(counts) > 0:
         count = tl.load(counts[0] + at)
@@ -104,40 +105,43 @@ def rescale(
     views,
     mean,
     variance,  # of which the root is taken here, because torch's is not rounded correctly on every device
-    outer,
-    inner,
+    steps,
+    envs,
     terms,
     ddof,
     mean_number: tl.float64,
     std_number: tl.float64,
     eps: tl.float64,
+    ENV_MAJOR: tl.constexpr,
     OUTER: tl.constexpr,
     INNER: tl.constexpr,
 ):
     """Compute x = (x - mean) / (std + eps) in float64 for the steps in the mask, and 0 elsewhere.
 
-    The strides of every matrix here are those of the axes ``outer`` and ``inner``; the inner one is contiguous.
+    The inner axis of a block is the one that is contiguous in rewards.
     """
     source, target, mask, std = views
+    outer, inner = (envs, steps) if ENV_MAJOR else (steps, envs)
     across = tl.cdiv(inner, INNER)
     o = ((tl.program_id(0) // across).to(tl.int64) * OUTER + tl.arange(0, OUTER))[:, None]
     i = ((tl.program_id(0) % across).to(tl.int64) * INNER + tl.arange(0, INNER))[None, :]
     inside = (o < outer) & (i < inner)
+    env, t = (o, i) if ENV_MAJOR else (i, o)
+    some_env, some_t = tl.minimum(env, envs - 1), tl.minimum(t, steps - 1)
     middle, deviation = mean_number, std_number
     if len(mean) > 0:
-        middle = _mean(mean, tl.minimum(o, outer - 1), tl.minimum(i, inner - 1), terms, 0)
+        middle = _mean(mean, some_env, some_t, terms, 0)
     if len(variance) > 0:
-        deviation = tl.sqrt(_mean(variance, tl.minimum(o, outer - 1), tl.minimum(i, inner - 1), terms, ddof))
+        deviation = tl.sqrt(_mean(variance, some_env, some_t, terms, ddof))
     if len(std) > 0:
-        deviation = _element(std, o, i, inside).to(tl.float64)
-    given = _element(source, o, i, inside)
+        deviation = _element(std, env, t, inside).to(tl.float64)
+    given = _element(source, env, t, inside)
     scaled = (given.to(tl.float64) - middle) * (tl.full((OUTER, INNER), 1, tl.float64) / (deviation + eps))
     if len(mask) > 0:
-        scaled = tl.where(_element(mask, o, i, inside) != 0, scaled, 0.0)
-    at = target.data + o * target.step + i * target.env
-    tl.store(at, scaled.to(target.data.dtype.element_ty), mask=inside)
+        scaled = tl.where(_element(mask, env, t, inside) != 0, scaled, 0.0)
+    tl.store(target.data + offset(target, env, t), scaled.to(target.data.dtype.element_ty), mask=inside)
 
 
 @jit
-def _element(matrix, o, i, inside):
-    return tl.load(matrix.data + o * matrix.step + i * matrix.env, mask=inside, other=0)
+def _element(matrix, env, t, inside):
+    return tl.load(matrix.data + offset(matrix, env, t), mask=inside, other=0)

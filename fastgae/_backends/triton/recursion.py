@@ -77,21 +77,21 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
     values, last_values, last_value = _values_of(call, matrices)
     last_advantages, last_advantage = matrices.of_envs(call.last_advantages)
     per_step = {name: matrices.of_steps(getattr(call, name)) for name in PER_STEP}
-    inputs = Inputs(**per_step, value=values, mask=mask, exists=exists)
-    coefficients = [matrices.of_coefficients(getattr(call, name)) for name in COEFFICIENTS]
+    coefficients = {name: matrices.of_coefficients(getattr(call, name)) for name in COEFFICIENTS}
+    views = {name: view for name, (view, _) in coefficients.items()}
+    gamma, gae_lambda, returns_lambda = (number for _, number in coefficients.values())
+    inputs = Inputs(**per_step, **views, value=values, mask=mask, exists=exists)
     boundaries, lanes = (), matrices.envs
     if call.cu_seqlens is not None:
         boundaries, _ = matrices.of_envs(call.cu_seqlens)
         lanes = len(call.cu_seqlens) - 1
-        ends, coefficients = _sequence_steps(call, matrices, boundaries, (last_values, last_value), coefficients)
-        inputs, last_values = inputs._replace(**ends), ()
-    views, numbers = zip(*coefficients, strict=True)
-    inputs = inputs._replace(**dict(zip(COEFFICIENTS, views, strict=True)))
+        inputs = _in_sequences(call, matrices, inputs, lanes, (boundaries, last_values), last_value)
+        last_values = ()
     if call.values is None and call.next_values is not None:  # of rewards alone, the last step needs V', too
         cut_off = _cut_at_the_end(call, matrices)
         inputs = inputs._replace(truncated=cut_off, final_values=inputs.next_values, next_values=())
     if kind == "n_step_returns":
-        size = matrices.steps, matrices.envs, call.n, last_value, numbers[0]
+        size = matrices.steps, matrices.envs, call.n, last_value, gamma
         programs = blocks_of(matrices.envs, LANES) * matrices.steps
         arguments = inputs._replace(exists=exists or mask), (last_values, returns), *size
         matrices.plan.launch(n_step.n_step_returns, programs, arguments, (REAL[matrices.dtype], LANES))
@@ -103,7 +103,7 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
     how = How(
         kind,
         bool(call.rewards.dtype.type(call.leaky or 0.0)),
-        numbers[:2] == (1.0, 1.0) and kind != "retrace",
+        gamma == gae_lambda == 1.0 and kind != "retrace",
         not one_lambda,
         call.carry_over,
         "sequence" if boundaries else "env",
@@ -117,35 +117,28 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         0,
         sum(needed << k for k, needed in enumerate(kept)),
     )
-    constants = last_value, last_advantage, *numbers, *(getattr(call, name) or 0.0 for name in CONSTANTS)
+    constants = (getattr(call, name) or 0.0 for name in CONSTANTS)
+    numbers = last_value, last_advantage, gamma, gae_lambda, returns_lambda, *constants
 
-    def launch(
-        how: How,
-        lanes: int,
-        pieces: Cut,
-        inputs: Inputs,
-        ends: Any,
-        outputs: Any,
-        states: Any = ((), ()),
-        warps: int = 1,
-    ) -> None:
-        arguments = inputs, ends, outputs, states, matrices.steps, matrices.envs, *pieces, *constants
+    def launch(how: How, lanes: int, pieces: Cut, *views: Any, warps: int = 1) -> None:
+        arguments = *views, matrices.steps, matrices.envs, *pieces, *numbers
         launched = (How(*map(tl.constexpr, how)),)
         matrices.plan.launch(recursion.recursion, blocks_of(lanes, how.lanes), arguments, launched, warps=warps)
 
     whole = Cut(lanes, matrices.steps, 0)
-    pieces = whole if any(views) else cut(matrices, _decay(kind, *numbers), max(steps, HEAD))
+    decay = gae_lambda if kind == "tail_normalized" else gamma * max(gae_lambda, returns_lambda)
+    pieces = whole if any(views.values()) else cut(matrices, decay, max(steps, HEAD))
     ends, outputs = (last_values, last_advantages, boundaries), (advantages, returns)
+    unkept = (), ()
     sums_deltas = how.undiscounted and kind == "gae" and one_lambda and bool(values) and not (mask or exists)
     few = lanes <= MOST_STAGED * _multiprocessors(matrices.plan.device)
     if pieces.warm:
         lanes = matrices.envs * pieces.pieces
-        begun, reached = (matrices.plan.scratch(len(kept) * lanes, torch.float64) for _ in range(2))
-        states = Rows(begun, lanes, 1), Rows(reached, lanes, 1)
+        states = tuple(Rows(matrices.plan.scratch(len(kept) * lanes, torch.float64), lanes, 1) for _ in range(2))
         launch(how._replace(lane="piece"), lanes, pieces, inputs, ends, outputs, states)
         warps, compared = FEW_PIECES if pieces.pieces <= 4 * FEW_PIECES[1] else MANY_PIECES
         mend = how._replace(lane="piece", mend=True, steps=min(steps, FEWER_STEPS), compared=compared)
-        launch(mend, matrices.envs * LANES, pieces, inputs, ends, outputs, states, warps)
+        launch(mend, matrices.envs * LANES, pieces, inputs, ends, outputs, states, warps=warps)
     elif sums_deltas and few and matrices.steps * matrices.envs >= STAGED_STEPS * lanes:
         # Only the sum of the deltas depends on the order of time. All multiprocessors compute what is before and after.
         sums = advantages or matrices.view(matrices.new(matrices.dtype))
@@ -154,14 +147,14 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         deltas = Cut(blocks_of(matrices.steps + HEAD - 1, STAGED_PIECE), STAGED_PIECE, 0)
         how = how._replace(stages=FEWER_STAGES)
         everywhere = how._replace(kind="deltas", lane="piece")
-        launch(everywhere, matrices.envs * deltas.pieces, deltas, inputs, ends, (sums, summed.terminated))
+        launch(everywhere, matrices.envs * deltas.pieces, deltas, inputs, ends, (sums, summed.terminated), unkept)
         in_order = how._replace(steps=2 * _steps_of_a_turn(summed, matrices))
-        launch(in_order, lanes, whole, summed, ((), *ends[1:]), (sums, ()))
+        launch(in_order, lanes, whole, summed, ((), *ends[1:]), (sums, ()), unkept)
         if returns:
             terms = map(matrices.strided, (returns, sums, values))
             matrices.plan.call(lambda out, *both: torch.add(*both, out=out), *terms)
     else:
-        launch(how, lanes, whole, inputs, ends, outputs)
+        launch(how, lanes, whole, inputs, ends, outputs, unkept)
 
 
 def _values_of(call: Call, matrices: Matrices) -> tuple[Any, Any, float]:
@@ -192,11 +185,6 @@ def _cut_at_the_end(call: Call, matrices: Matrices) -> Any:
     return matrices.view(flags)
 
 
-def _decay(kind: str, gamma: float, gae_lambda: float, returns_lambda: float) -> float:
-    """Return the share of a number that is left after a step."""
-    return gae_lambda if kind == "tail_normalized" else gamma * max(gae_lambda, returns_lambda)
-
-
 def _steps_of_a_turn(inputs: Inputs, matrices: Matrices) -> int:
     """Return how many steps a turn has, so that its numbers fit into the registers of a lane."""
     size, flags, coefficients = matrices.dtype.itemsize // 4, FIRST_FLAG.value, FIRST_COEFFICIENT.value
@@ -204,19 +192,19 @@ def _steps_of_a_turn(inputs: Inputs, matrices: Matrices) -> int:
     return STEPS if words <= 5 else FEWER_STEPS if words <= 10 else FEWEST_STEPS
 
 
-def _sequence_steps(call: Call, matrices: Matrices, boundaries: Any, after: Any, coefficients: list[Any]) -> Any:
+def _in_sequences(
+    call: Call, matrices: Matrices, inputs: Inputs, sequences: int, views: tuple[Any, ...], last_value: float
+) -> Inputs:
     """Plan for each step of packed sequences whether it is the last one, V after it, and its coefficients."""
     last = matrices.view(matrices.new(torch.uint8))
     final_values = () if call.last_values is None else matrices.view(matrices.new(matrices.dtype))
-    made = {
-        k: matrices.view(matrices.new(torch.float64))
-        for k, given in enumerate(getattr(call, name) for name in COEFFICIENTS)
-        if getattr(given, "ndim", 0) > matrices.rewards.ndim
+    coefficients = {
+        name: matrices.view(matrices.new(torch.float64))
+        for name in COEFFICIENTS
+        if getattr(getattr(call, name), "ndim", 0) > matrices.rewards.ndim
     }
-    (last_values, last_value), sequences = after, len(call.cu_seqlens) - 1
-    sources, targets = (boundaries, last_values), (last, final_values)
-    views = sources, tuple(coefficients[k][0] for k in made), targets, tuple(made.values())
-    arguments, constants = (*views, matrices.steps, last_value), (REAL[matrices.dtype], SEQUENCE_STEPS)
+    given = tuple(getattr(inputs, name) for name in coefficients)
+    arguments = views, given, (last, final_values), tuple(coefficients.values()), matrices.steps, last_value
+    constants = REAL[matrices.dtype], SEQUENCE_STEPS
     matrices.plan.launch(recursion.sequence_steps, sequences, arguments, constants, warps=4)
-    coefficients = [(made.get(k, view), number) for k, (view, number) in enumerate(coefficients)]
-    return {"last": last, "final_values": final_values}, coefficients
+    return inputs._replace(last=last, final_values=final_values, **coefficients)

@@ -55,7 +55,7 @@ def gae(call: Call) -> GAEResult:
         mask, exists = matrices.of_steps(call.mask), ()
         if call.autoreset == NEXT_STEP:
             exists = matrices.view(matrices.new(torch.uint8))
-            _steps_without_resets(matrices, call.terminated, call.truncated, call.prev_done, mask, exists)
+            _steps_without_resets(matrices, (call.terminated, call.truncated, call.prev_done), mask, exists)
         views = [() if output is None else matrices.view(output.matrix) for output in outputs]
         walk(call, matrices, mask, exists, *views)
         if call.normalize is not None and views[0]:
@@ -94,18 +94,12 @@ def steps_without_resets(
     matrices = Matrices.of(terminated, time_axis)
     output: Any = matrices.output(NEW, (), torch.bool)
     if matrices.rewards.numel():
-        _steps_without_resets(matrices, terminated, truncated, prev_done, (), matrices.view(output.matrix))
+        _steps_without_resets(matrices, (terminated, truncated, prev_done), (), matrices.view(output.matrix))
     return cast(Planned, matrices.finished(output))
 
 
-def _steps_without_resets(
-    matrices: Matrices,
-    terminated: OnDevice,
-    truncated: OnDevice | None,
-    prev_done: OnDevice | None,
-    mask: Any,
-    exists: Any,
-) -> None:
+def _steps_without_resets(matrices: Matrices, flags: tuple[Any, Any, Any], mask: Any, exists: Any) -> None:
+    terminated, truncated, prev_done = flags
     before, was_done = matrices.of_envs(prev_done)
     inputs = Inputs((), terminated=matrices.of_steps(terminated), truncated=matrices.of_steps(truncated), mask=mask)
     arguments = inputs, (before, exists), matrices.steps, matrices.envs, int(was_done)

@@ -93,17 +93,14 @@ class Matrices(NamedTuple):
         """Return the output that is wanted: None, NEW, or the caller's tensor."""
         if wanted is None:
             return None
-        overlaps = False
         if wanted is NEW:
             like = torch.empty_like(self.rewards, dtype=dtype or self.dtype, device="meta")
             memory = self.plan.memory(like.shape, like.stride(), like.dtype)
         else:
-            like = wanted.array
-            memory = Memory(wanted.slot, 0, like.dtype)
-            overlaps = any(overlap(like, each.array) for each in inputs)
+            like, memory = wanted.array, Memory(wanted.slot, 0, wanted.array.dtype)
         moved = self._time_first(like)
         result = Strided(memory, tuple(moved.shape), moved.stride())
-        if overlaps or not _merges(moved):
+        if not _merges(moved) or (wanted is not NEW and any(overlap(like, each.array) for each in inputs)):
             return Output(result, self.new(self.dtype), False)
         matrix = moved.reshape(self.steps, self.envs)
         return Output(result, Strided(memory, (self.steps, self.envs), matrix.stride()), True)

@@ -68,8 +68,8 @@ def _sums(matrices: Matrices, matrix: Any, mask: Any, center: Any, by: str, term
     plan, steps, envs = matrices.plan, matrices.steps, matrices.envs
     block = min(MOMENT_STEPS, blocks_of(steps, STEPS) * STEPS)  # no turns after the last step of a short rollout
     blocks = blocks_of(steps, block)
-    sums = tuple(plan.scratch(blocks * envs, torch.float64) if given else () for given in (matrix, mask))
-    views = tuple(Rows(each, envs, 1) if each else () for each in sums)
+    sums = (given and plan.scratch(blocks * envs, torch.float64) for given in (matrix, mask))
+    views = tuple(each and Rows(each, envs, 1) for each in sums)
     arguments = Inputs(matrix, mask=mask), center, views, steps, envs, terms
     size = Size(*map(tl.constexpr, (LANES, STEPS, tl.float64)))
     plan.launch(kernels.block_sums, blocks_of(blocks * envs, LANES), arguments, (block, size))

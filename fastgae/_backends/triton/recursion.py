@@ -107,14 +107,12 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         not one_lambda,
         call.carry_over,
         "sequence" if boundaries else "env",
-        False,
         REAL[matrices.dtype],
         LANES,
         steps,
         min(steps, FEWER_STEPS),
         HEAD,
         STAGES,
-        0,
         sum(needed << k for k, needed in enumerate(kept)),
     )
     constants = (getattr(call, name) or 0.0 for name in CONSTANTS)
@@ -128,8 +126,7 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
     whole = Cut(lanes, matrices.steps, 0)
     decay = gae_lambda if kind == "tail_normalized" else gamma * max(gae_lambda, returns_lambda)
     pieces = whole if any(views.values()) else cut(matrices, decay, max(steps, HEAD))
-    ends, outputs = (last_values, last_advantages, boundaries), (advantages, returns)
-    unkept = (), ()
+    ends, outputs, unkept = (last_values, last_advantages, boundaries), (advantages, returns), ((), ())
     sums_deltas = how.undiscounted and kind == "gae" and one_lambda and bool(values) and not (mask or exists)
     few = lanes <= MOST_STAGED * _multiprocessors(matrices.plan.device)
     if pieces.warm:
@@ -137,7 +134,7 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         states = tuple(Rows(matrices.plan.scratch(len(kept) * lanes, torch.float64), lanes, 1) for _ in range(2))
         launch(how._replace(lane="piece"), lanes, pieces, inputs, ends, outputs, states)
         warps, compared = FEW_PIECES if pieces.pieces <= 4 * FEW_PIECES[1] else MANY_PIECES
-        mend = how._replace(lane="piece", mend=True, steps=min(steps, FEWER_STEPS), compared=compared)
+        mend = how._replace(lane="piece", mend=True, steps=how.tail, compared=compared)
         launch(mend, matrices.envs * LANES, pieces, inputs, ends, outputs, states, warps=warps)
     elif sums_deltas and few and matrices.steps * matrices.envs >= STAGED_STEPS * lanes:
         # Only the sum of the deltas depends on the order of time. All multiprocessors compute what is before and after.

@@ -61,15 +61,10 @@ def recursion(
 ):
     """delta = (r + gamma V') - V;  A = delta + gamma lambda A_next;  R = A + V; a closed gate leaves its term out."""
     lane = tl.program_id(0).to(tl.int64) * how.lanes + tl.arange(0, how.lanes)
-    numbers = Numbers(
-        tl.full((how.lanes,), gamma, tl.float64),
-        tl.full((how.lanes,), lambda_, tl.float64),
-        tl.full((how.lanes,), returns_lambda, tl.float64),
-        tl.full((how.lanes,), rho_clip, tl.float64).to(how.real),
-        tl.full((how.lanes,), c_clip, tl.float64).to(how.real),
-        tl.full((how.lanes,), advantage_clip, tl.float64).to(how.real),
-        tl.full((how.lanes,), leaky, tl.float64).to(how.real),
-    )
+    given, numbers = (gamma, lambda_, returns_lambda, rho_clip, c_clip, advantage_clip, leaky), ()
+    for k in tl.static_range(len(given)):
+        numbers = numbers + (tl.full((how.lanes,), given[k], tl.float64),)
+    numbers = Numbers(*numbers)
     begun, reached = states
     whole, none = _aligned(steps, how), tl.full((how.lanes,), 0, tl.int32)
     if how.mend:

@@ -39,15 +39,15 @@ class How(NamedTuple):
     returns_recursion: Any  # the returns have a lambda of their own
     carry_over: Any  # a skipped step gets A of the next one that exists
     lane: Any  # what a lane computes: an "env", a "piece" of one, or a packed "sequence"
-    mend: Any
     real: Any  # the working dtype
     lanes: Any
     steps: Any  # of a turn
     tail: Any  # steps of a masked turn
     head: Any  # whole turns end at multiples of so many steps
     stages: Any  # turns that are under way, of which one is computed
-    compared: Any  # pieces of which a program that mends compares the first states at once
     kept: Any  # the fields of State on which the results depend: bits
+    mend: Any = False
+    compared: Any = 0  # pieces of which a program that mends compares the first states at once
 
 
 class State(NamedTuple):
@@ -65,7 +65,7 @@ FIELDS = tl.constexpr(len(State._fields))
 
 
 class Numbers(NamedTuple):
-    """The coefficients that are not inputs, in float64, and the constants."""
+    """The coefficients that are not inputs, and the constants, in float64."""
 
     gamma: Any
     lambda_: Any
@@ -207,6 +207,7 @@ def _divided(one, other, how: tl.constexpr):
 @jit
 def _weight(ratio, most, leaky, how: tl.constexpr):
     """Return (1 - leaky) min(ratio, clip) + leaky ratio; in min(), NaN stays NaN and a zero keeps its sign."""
+    most, leaky = most.to(how.real), leaky.to(how.real)
     clipped = tl.where(ratio > most, most, ratio)
     if how.leaky:
         clipped = (1 - leaky) * clipped + leaky * ratio

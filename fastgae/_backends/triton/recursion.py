@@ -11,7 +11,7 @@ from fastgae._backends.triton.kernels import n_step, recursion
 from fastgae._backends.triton.kernels.step import FIRST_COEFFICIENT, FIRST_FLAG, How, Inputs
 from fastgae._backends.triton.kernels.views import Rows
 from fastgae._backends.triton.matrices import Matrices
-from fastgae._backends.triton.plan import INTERPRETED, blocks_of
+from fastgae._backends.triton.plan import INTERPRETED, Strided, blocks_of
 from fastgae._call import CONSTANTS, ROLES, Call, Role
 
 REAL = {torch.float32: tl.float32, torch.float64: tl.float64}
@@ -87,9 +87,9 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         lanes = len(call.cu_seqlens) - 1
         inputs = _in_sequences(call, matrices, inputs, lanes, (boundaries, last_values), last_value)
         last_values = ()
-    if call.values is None and call.next_values is not None:  # of rewards alone, the last step needs V', too
-        cut_off = _cut_at_the_end(call, matrices)
-        inputs = inputs._replace(truncated=cut_off, final_values=inputs.next_values, next_values=())
+    if call.values is None and call.next_values is not None:  # of rewards alone, A after the last step is V'
+        last_advantages = _last_next_values(call, matrices)
+        inputs = inputs._replace(final_values=inputs.next_values if inputs.truncated else (), next_values=())
     if kind == "n_step_returns":
         size = matrices.steps, matrices.envs, call.n, last_value, gamma
         programs = blocks_of(matrices.envs, LANES) * matrices.steps
@@ -164,22 +164,20 @@ def _values_of(call: Call, matrices: Matrices) -> tuple[Any, Any, float]:
     return matrices.view(values), *last
 
 
-def _cut_at_the_end(call: Call, matrices: Matrices) -> Any:
-    """Plan the flags of truncated steps and of the last step that exists."""
-    flags = matrices.new(torch.uint8)
-    given = [matrices.matrix(each) for each in (call.mask, call.truncated) if each is not None]
+def _last_next_values(call: Call, matrices: Matrices) -> Rows:
+    """Return V' of the last step that exists, of each env."""
+    next_values = matrices.matrix(call.next_values)
+    if call.mask is None:
+        return matrices.row(next_values)
 
-    def fill(out: torch.Tensor, *given: torch.Tensor) -> None:
-        out.zero_()
-        out[-1] = 1
-        if call.mask is not None:
-            exists = given[0] != 0
-            out.copy_(exists.flip(0).cumsum(0).flip(0) == 1).mul_(exists)
-        if call.truncated is not None:
-            out.logical_or_(given[-1])
+    def fill(out: torch.Tensor, given: torch.Tensor, mask: torch.Tensor) -> None:
+        steps = torch.arange(len(mask), device=mask.device).unsqueeze(1)
+        torch.gather(given, 0, (steps * (mask != 0)).argmax(0, keepdim=True), out=out)
 
-    matrices.plan.call(fill, flags, *given)
-    return matrices.view(flags)
+    envs = matrices.envs
+    last = Strided(matrices.plan.scratch(envs, next_values.memory.dtype), (1, envs), (envs, 1))
+    matrices.plan.call(fill, last, next_values, matrices.matrix(call.mask))
+    return matrices.row(last)
 
 
 def _steps_of_a_turn(inputs: Inputs, matrices: Matrices) -> int:

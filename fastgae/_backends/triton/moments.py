@@ -34,8 +34,8 @@ def normalize(
 def rescale(matrices: Matrices, views: Any, mean: Any, variance: Any, numbers: tuple[float, ...]) -> None:
     """Shift and scale the steps in the mask, by a variance or by a standard deviation; 0 elsewhere.
 
-    The views are the source, the target, the mask, and the standard deviations. A mean is a sum and its count. Without
-    a count, the sum is of ``terms`` numbers: the first ones of ``terms, ddof, mean, std, eps``.
+    The views are the source, the target, the mask and the standard deviations. A mean is a sum and its count. The
+    numbers are how many terms a sum without a count has, ddof, the mean and the standard deviation of all, and eps.
     """
     outer, inner = (matrices.envs, matrices.steps) if matrices.env_major else (matrices.steps, matrices.envs)
     across = min(ELEMENTS, 1 << (inner - 1).bit_length())

@@ -116,8 +116,9 @@ def _begun(inputs, ends, lanes, lane, last_value, last_advantage, envs, how: tl.
     """Return the state in which lanes begin. Pieces but the last in time begin with A = 0."""
     zero = tl.full((how.lanes,), 0, how.real)
     lanes = Lanes(tl.minimum(lanes.env, envs - 1), *lanes[1:])
-    following = row_or_number(ends[0], lanes.env, last_value, how.real)
-    trace = row_or_number(ends[1], lanes.env, last_advantage, how.real)
+    last_values, last_advantages, _ = ends
+    following = row_or_number(last_values, lanes.env, last_value, how.real)
+    trace = row_or_number(last_advantages, lanes.env, last_advantage, how.real)
     if how.lane == "piece":
         trace = tl.where(lane < envs, trace, zero)
         if (len(inputs.value) > 0) and (len(inputs.mask) == 0):

@@ -46,7 +46,7 @@ class How(NamedTuple):
     head: Any  # whole turns end at multiples of so many steps
     stages: Any  # turns that are under way, of which one is computed
     kept: Any  # the fields of State on which the results depend: bits
-    mend: Any = False
+    mend: Any = False  # compute only the pieces that began with wrong numbers
     compared: Any = 0  # pieces of which a program that mends compares the first states at once
 
 

@@ -11,6 +11,7 @@ from fastgae._interop.libraries import FUNCTIONS
 from support.functions import arrays_of
 
 KEEPING = [name for name, function in FUNCTIONS.items() if "stop_gradients" in inspect.signature(function).parameters]
+QUICKLY = {"xla_backend_optimization_level": 0}  # compiled: without most optimisations, which take most of the time
 RNG = np.random.default_rng(0)
 
 
@@ -25,10 +26,7 @@ def of_torch(function, numbers):
 def of_jax(function, numbers):
     jax = pytest.importorskip("jax")
     gradient = jax.grad(functools.partial(function, xp=jax.numpy))
-    quickly = {"xla_backend_optimization_level": 0}
-    return jax.jit(gradient, compiler_options=quickly)(
-        {name: jax.numpy.asarray(each) for name, each in numbers.items()}
-    )
+    return jax.jit(gradient, compiler_options=QUICKLY)(numbers)
 
 
 UNREAD = {"rewards": 7, "values": 7, "ratios": 7, "final_values": slice(0, 5), "next_values": 3, "last_values": 0}
@@ -76,7 +74,7 @@ def test_equal_advantages_have_normalized_gradients(by):
     gradient, other = (of(loss, {"rewards": ones})["rewards"] for of in (of_jax, of_torch))
     assert np.isfinite(gradient).all()
     np.testing.assert_allclose(gradient, other, rtol=1e-5, atol=1.0)
-    second = jax.hessian(lambda rewards: loss({"rewards": rewards}, jax.numpy))(jax.numpy.asarray(ones))
-    hessian = torch.autograd.functional.hessian
+    hessian = jax.hessian(lambda rewards: loss({"rewards": rewards}, jax.numpy))
+    second, hessian = jax.jit(hessian, compiler_options=QUICKLY)(ones), torch.autograd.functional.hessian
     assert np.isfinite(second).all()
     np.testing.assert_allclose(second, hessian(lambda r: loss({"rewards": r}, torch), torch.ones(4, 3)), rtol=1e-4)

@@ -8,6 +8,8 @@ from fastgae.compat import paper2code, rlax
 from support.cases import assert_same_bits
 from support.compat_calls import CALLS, arrays_of, given_as, of_numpy
 
+from .test_gradients import QUICKLY
+
 jax = pytest.importorskip("jax")
 
 # By turns, and the dtype of the results; float64 is off.
@@ -18,12 +20,11 @@ MIXES = {
     "bfloat16 first": (["bfloat16", "float32"], "float32"),
     "bfloat16 last": (["float32", "bfloat16"], "float32"),
 }
-QUICKLY = {"xla_backend_optimization_level": 0}  # compiled
 NAMES = ["brax", "cleanrl", *(name for name in CALLS if name.startswith("rlax"))]
 
 
 def of_jax(given, dtype):
-    return jax.numpy.asarray(np.asarray(given)).astype({"int64": "int32"}.get(dtype, dtype))
+    return jax.device_put(np.asarray(given).astype({"int64": "int32"}.get(dtype, dtype)))  # jnp compiles the conversion
 
 
 def split(name, dtypes=("float32",)):

@@ -1,8 +1,6 @@
 """Gradients through the results with stop_gradients=False, and through the functions of fastgae.compat.rlax."""
 
 import inspect
-import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +11,12 @@ from support.cases import assert_same_bits, make_case
 from support.drawn import drawn
 from support.functions import arrays_of
 
-from .test_gradients import KEEPING
+from .test_gradients import KEEPING, QUICKLY
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
+from jax.test_util import check_vjp  # noqa: E402
 
-TESTS = str(Path(__file__).parents[1])
 CASE = make_case((9, 4), np.float32)
 
 
@@ -34,46 +32,63 @@ def total(results):
     return sum((result * jnp.cos(result)).sum() for result in arrays_of(results))
 
 
-def test_finite_differences(python):
-    """In float64, also of the second order. A derivative backward is the transpose of the one forward."""
-    python(
-        "import os; os.environ['XLA_FLAGS'] = '--xla_backend_optimization_level=0'\n"
-        "import jax, sys; jax.config.update('jax_enable_x64', True); sys.path.insert(0, " + repr(TESTS) + ")\n"
-        "import numpy as np; from jax.test_util import check_grads; from tensors import test_jax_gradients as t\n"
-        "for name in t.KEEPING:\n"
-        "    for number, (call, given) in enumerate(t.calls(name, np.float64)):\n"
-        "        order = 1 + (name == 'gae' and number == 1)\n"
-        "        check_grads(jax.jit(call), (given,), order=order, modes=['rev'], atol=1e-5, rtol=1e-5)\n"
-    )
+def checked(function, given, plain):
+    """Check one derivative backward against differences of a plain function. Return the results and the program."""
+
+    def derivative(given, weights):
+        results, pull = jax.vjp(function, given)
+        return results, *pull(weights)
+
+    program = jax.jit(derivative, compiler_options=QUICKLY)
+    results, _ = program(given, plain(given))
+    check_vjp(plain, lambda _: (results, lambda weights: program(given, weights)[1:]), (given,), atol=1e-5, rtol=1e-5)
+    return results, program
+
+
+def test_finite_differences():
+    """In float64, also of the second order. A derivative backward is the transpose of the one forward.
+
+    NumPy's call is the plain function, because it needs no program; a derivative changes no bit of its results.
+    """
+    with jax.enable_x64(True):
+        for name in KEEPING:
+            for number, (call, given) in enumerate(calls(name, np.float64)):
+                results, program = checked(call, given, call)
+                for result, right in zip(arrays_of(results), arrays_of(call(given)), strict=True):
+                    assert_same_bits(result, right)
+                if name == "gae" and number == 1:
+                    once = lambda given, call=call: jax.vjp(call, given)[1](call(given))[0]  # noqa: E731
+                    checked(once, given, lambda given, call=call, of=program: of(given, call(given))[1])
 
 
 def test_values_and_where_derivatives_run():
     """A derivative changes no bit of the results; it runs in jit, vmap, scan, remat, and of rewards of integers."""
-    for call, numbers in itertools.chain(*map(calls, KEEPING)):
+    for name in KEEPING:
+        call, numbers = next(calls(name))
         expected = arrays_of(call(numbers))
-        given = jax.tree.map(jnp.asarray, numbers)
+        given = jax.device_put(numbers)
         both = jax.jit(lambda given, call=call: (call(given), jax.vjp(call, given)[0]))(given)
         for got in (call(given), *both):
             for result, right in zip(arrays_of(got), expected, strict=True):
                 assert_same_bits(result, right)
     call, given = [*calls("gae")][1]
-    two = jax.tree.map(lambda array: jnp.stack([array, array]), given)
+    two = jax.tree.map(lambda array: np.stack([array, array]), given)
 
     def loss(given):
         return total(call(given))
 
     def gradients(two):
         return [
+            jax.tree.map(lambda array: jnp.stack([array, array]), jax.grad(loss)(given)),
             jax.vmap(jax.grad(loss))(two),
             jax.grad(lambda two: jax.vmap(loss)(two).sum())(two),
             jax.lax.scan(lambda carry, given: (carry, jax.grad(loss)(given)), 0, two)[1],
             jax.vmap(jax.grad(jax.checkpoint(loss)))(two),
         ]
 
-    right = jax.grad(loss)(given)
-    # Without most optimisations, which would take most of the time of this test.
-    for got in jax.jit(gradients, compiler_options={"xla_backend_optimization_level": 0})(two):
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, jnp.stack([b, b]), 1e-5, 1e-5), got, right)
+    right, *others = jax.jit(gradients, compiler_options=QUICKLY)(two)
+    for got in others:
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), got, right)
     ones, ends = jnp.ones((9, 4), int), np.ones((9, 4), bool)
     of_integers = jax.grad(
         lambda values: fastgae.gae(ones, values, ends, last_values=0, stop_gradients=False).advantages.sum()

@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 from fastgae._backends.xla.loops import UNROLLED  # noqa: E402
 from fastgae._interop import jax_xla  # noqa: E402
 
+from .test_gradients import QUICKLY  # noqa: E402
 from .test_jax import NAMES, OF_ENVS, assert_answers, lowered, of_shards, sharded, split  # noqa: E402
 
 ROLLOUT = make_case((17, 6), np.float32, bootstrap="final_dense").arguments()
@@ -124,8 +125,11 @@ def test_two_devices(no_module):
     each = of_shards(lambda r: call(r, mask=r > -1, normalize="per_env"))
     assert_same_bits(jax.jit(each)(sharded(rewards)), expected)
     kept = functools.partial(call, stop_gradients=False)
-    gradient = jax.grad(lambda r: of_shards(kept)(r).sum())(sharded(rewards))
-    np.testing.assert_allclose(gradient, jax.grad(lambda r: kept(r).sum())(jnp.asarray(rewards)), rtol=1e-6)
+    of_each, of_one = (
+        jax.jit(jax.grad(lambda r, call=call: call(r).sum()), compiler_options=QUICKLY)
+        for call in (of_shards(kept), kept)
+    )
+    np.testing.assert_allclose(of_each(sharded(rewards)), of_one(rewards), rtol=1e-6)
 
 
 @pytest.mark.skipif(not hasattr(jax, "set_mesh"), reason="this JAX has no explicit axes")
@@ -145,18 +149,20 @@ def test_a_mesh_with_explicit_axes():
     def kept(r, v):
         return fastgae.gae(r, v, ends, last_values=last, stop_gradients=False).advantages.sum()
 
-    right = {name: np.asarray(call(jnp.asarray(rewards), jnp.asarray(values))) for name, call in calls.items()}
-    gradient = jax.grad(kept)(jnp.asarray(rewards), values)
+    def of_all(*given):
+        return {name: call(*given) for name, call in calls.items()}
+
+    right = jax.tree.map(np.asarray, of_all(*jax.device_put((rewards, values))))
+    gradient = jax.jit(jax.grad(kept), compiler_options=QUICKLY)(rewards, values)
     mesh = jax.make_mesh((2,), ("envs",), axis_types=(jax.sharding.AxisType.Explicit,))
     with jax.set_mesh(mesh):
         for spec in (OF_ENVS, P("envs", None), P(None, None)):
             given = [jax.device_put(each, NamedSharding(mesh, spec)) for each in (rewards, values)]
-            for name, call in calls.items():
-                for program in (jax.jit(call), call):
-                    result = program(*given)
+            for program in (jax.jit(of_all), of_all):  # one program, because to compile each takes most of the time
+                for name, result in program(*given).items():
                     assert result.sharding.spec == spec, (name, result.sharding)
                     assert_same_bits(result, right[name], name)
-            result = jax.jit(jax.grad(kept))(*given)
+            result = jax.jit(jax.grad(kept), compiler_options=QUICKLY)(*given)
             assert result.sharding.spec == spec
             np.testing.assert_allclose(result, gradient, rtol=1e-6)
 

@@ -95,9 +95,10 @@ class Launch:
         self.constants = constants
         # To fuse a product and a sum is forbidden, because each must be rounded on its own.
         self.options: dict[str, Any] = {"num_warps": warps, "enable_fp_fusion": False}
-        self.views = [
-            (place, list(map(_place, views))) for place, views in enumerate(arguments) if isinstance(views, tuple)
-        ]
+        self.views, self.places = list[tuple[Any, ...]](), dict[int, slice]()  # of all arguments, and which are whose
+        for place in [place for place, each in enumerate(arguments) if isinstance(each, tuple)]:
+            self.places[place] = slice(len(self.views), len(self.views) + len(arguments[place]))
+            self.views += map(_place, arguments[place])
         self.loaded: tuple[Any, ...] = ()  # what starts the kernel, and its first arguments
 
     def __call__(self, memories: Sequence[Any], addresses: Sequence[int], stream: Any) -> None:
@@ -118,8 +119,9 @@ class Launch:
             self.loaded = binary.run, (binary.function, binary.packed_metadata, None, None, None)
         # Addresses in place of tensors, so that Triton need not ask for them, nor ask CUDA whether they are its own.
         given = [*self.arguments, *self.constants]
-        for place, views in self.views:
-            given[place] = tuple([(addresses[view[0]] + view[1], *view[2]) if view else () for view in views])
+        views = tuple([(addresses[view[0]] + view[1], *view[2]) if view else () for view in self.views])
+        for place, some in self.places.items():
+            given[place] = views[some]
         start, first = self.loaded
         start(*self.grid, stream, *first, *given)
 

@@ -328,7 +328,7 @@ private:
             find_masked_steps_but_resets(rollout_, before, exists);
             if (rollout_.truncated && rollout_.mask_passes_values) write_next_existing(rollout_, new_finals());
         }
-        rollout_.mask = {exists.data, exists.step, exists.env};
+        rollout_.mask = in_rollout<const std::uint8_t>(exists_.data());
         return true;
     }
 

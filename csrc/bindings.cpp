@@ -189,7 +189,7 @@ void add_prefetching(const char* dtype, py::list& to) {
     for (std::size_t i = 0; i < std::size(kSweepNames); ++i) {
         const PrefetchChoice& choice = prefetch_choices<Real>[i];
         if (!choice.known()) continue;
-        to.append(py::make_tuple(dtype, kSweepNames[i], Index(choice.level), double(choice.gain)));
+        to.append(py::make_tuple(dtype, kSweepNames[i], Index(choice.way), double(choice.gain)));
     }
 }
 
@@ -199,9 +199,9 @@ py::list prefetching() {
     return known;
 }
 
-void prefetch_into(Index level) {
-    for (PrefetchChoice& choice : prefetch_choices<float>) choice.take(level);
-    for (PrefetchChoice& choice : prefetch_choices<double>) choice.take(level);
+void prefetch_into(Index way) {
+    for (PrefetchChoice& choice : prefetch_choices<float>) choice.take(way);
+    for (PrefetchChoice& choice : prefetch_choices<double>) choice.take(way);
 }
 
 template <bool checked>
@@ -249,10 +249,12 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
         "cache_sizes", [] { return py::make_tuple(cache_sizes.l1d, cache_sizes.l2, cache_sizes.l3); },
         "Return the bytes of L1d, L2 and L3; 0 where the CPU does not say.");
     module.def("prefetching", prefetching,
-               "Return what large calls have measured: dtype, sweep, the chosen level, how often as fast as without "
+               "Return what large calls have measured: dtype, sweep, the chosen way, how often as fast as without "
                "prefetches.");
-    module.def("prefetch_into", prefetch_into, "Take this level, 0 to 2, for large calls, until they measure again.",
-               py::arg("level"));
+    module.def("prefetch_into", prefetch_into,
+               "Take this way for large calls, until they measure again: 0 prefetches nothing, 1 into L1, 2 into L2, "
+               "and 3 into L2 with short runs.",
+               py::arg("way"));
     module.def(
         "redone", [] { return redone; },
         "Return how many steps of long trajectories the last call of this thread computed again.");

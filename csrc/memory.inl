@@ -21,12 +21,12 @@ FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes) {
     prefetch<level>(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(pointer) - bytes));
 }
 
-// Call work with the level as a constant, if there is one.
+// Call work with the level of the caches into which a way prefetches as a constant, if there is one.
 template <class Work>
-FASTGAE_INLINE void with_level(int level, const Work& work) {
-    if (level == 1)
+FASTGAE_INLINE void with_level(int way, const Work& work) {
+    if (way == 1)
         work(std::integral_constant<int, 1>());
-    else if (level == 2)
+    else if (way >= 2)
         work(std::integral_constant<int, 2>());
 }
 

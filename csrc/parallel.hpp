@@ -60,9 +60,10 @@ void gae_time_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
     spread(spans, [&](Index thread, Index first, Index last) {
         Real *const states = memory.of(thread) + shift, *const scratch = states + state_rows * stride;
         // Half of L1 goes to the inputs and the results.
-        const Sweep sweep = has_own_next_values(rollout) && !rollout.has_options() ? Sweep::next_values
-                            : waits_for_l2<Real>(2 * (last - first))               ? Sweep::long_rows
-                                                                                   : Sweep::short_rows;
+        const Sweep sweep = rollout.has_options()                    ? Sweep::options
+                            : has_own_next_values(rollout)           ? Sweep::next_values
+                            : waits_for_l2<Real>(2 * (last - first)) ? Sweep::long_rows
+                                                                     : Sweep::short_rows;
         Prefetching prefetching(prefetch_choices<Real>[int(sweep)], store);
         for (Index end; first < last; first = end) {
             end = std::min(first + columns, last);

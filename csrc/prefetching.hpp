@@ -1,6 +1,7 @@
-// Into which level of the caches a streaming sweep prefetches, if at all. The fastest level depends on the CPU and the
-// rollout, and a wrong one takes up to 1.6 times as long. No level changes a bit, so the first large calls of a process
-// try each level on some of their own rows, and later ones take the fastest.
+// How a streaming sweep waits for memory: into which level of the caches it prefetches, if at all, and how long the
+// runs are that it streams. The fastest way depends on the CPU and the rollout, and a wrong one takes up to 1.8 times
+// as long. No way changes a bit, so the first large calls of a process try each on some of their own rows, and later
+// ones take the fastest.
 #pragma once
 
 #include <algorithm>
@@ -14,50 +15,59 @@
 
 namespace fastgae {
 
-// The sweeps that may differ in their fastest level, for each dtype.
-enum class Sweep { short_rows, long_rows, next_values, env_major };
-constexpr const char* kSweepNames[] = {"short rows", "long rows", "rows with next_values", "env-major with options"};
+// The sweeps that may differ in their fastest way, for each dtype.
+enum class Sweep { short_rows, long_rows, next_values, options, env_major };
+constexpr const char* kSweepNames[] = {"short rows", "long rows", "rows with next_values", "rows with options",
+                                       "env-major with options"};
+
+// The ways are the levels 0 (nothing is prefetched), 1 and 2 with runs of kStreamRun numbers, and level 2 with short
+// runs.
+constexpr int kShortRuns = 3;
 
 // What this process knows of one kind of sweep. Only the thread that has set `measuring` writes the rest.
 struct PrefetchChoice {
-    static constexpr Index kLevels = 3, kEnough = kLevels * kPrefetchTurns;
+    static constexpr Index kMost = kShortRuns + 1;
 
-    std::atomic<Index> level{0}, turns{0}, sweeps{0};  // level 0: nothing is prefetched
+    Index ways = kMost;
+    std::atomic<Index> way{0}, turns{0}, sweeps{0};
     std::atomic<bool> measuring{false};
-    std::atomic<double> gain{1};              // how often as fast the level is as level 0
-    double seconds[kLevels][kPrefetchTurns];  // per byte
+    std::atomic<double> gain{1};                 // how often as fast the way is as way 0
+    double seconds[kMost][kPrefetchTurns] = {};  // per byte
 
-    // Take this level, as if it had been chosen just now.
+    Index enough() const { return ways * kPrefetchTurns; }
+    bool known() const { return turns == enough(); }
+
+    // Take this way, or the last one there is, as if it had been chosen just now.
     void take(Index given) {
         while (measuring.exchange(true)) std::this_thread::yield();
-        level = given, turns = kEnough, sweeps = 1;
+        way = std::min(given, ways - 1), turns = enough(), sweeps = 1;
         measuring = false;
     }
 
-    bool known() const { return turns == kEnough; }
+    // Return the way of the next turn. Every round has another order, because the sweeps of a program may alternate.
+    Index next_way() const { return (turns + turns / ways) % ways; }
 
-    // Return the level of the next turn. Every round has another order, because the sweeps of a program may alternate.
-    Index next_level() const { return (turns + turns / kLevels) % kLevels; }
-
-    // Keep the time of a turn, and choose after the last one. The slowest turns of each level, which may have been
+    // Keep the time of a turn, and choose after the last one. The slowest turns of each way, which may have been
     // interrupted, do not count.
     void keep(double per_byte) {
-        seconds[next_level()][turns / kLevels] = per_byte;
+        seconds[next_way()][turns / ways] = per_byte;
         ++turns;
         if (!known()) return;
-        double totals[kLevels];
-        for (Index i = 0; i < kLevels; ++i) {
+        double totals[kMost];
+        for (Index i = 0; i < ways; ++i) {
             std::sort(seconds[i], seconds[i] + kPrefetchTurns);
             totals[i] = std::accumulate(seconds[i], seconds[i] + (kPrefetchTurns + 1) / 2, 0.0);
         }
-        const Index best = std::min_element(totals, totals + kLevels) - totals;
-        level = totals[0] > kPrefetchGain * totals[best] ? best : 0;
-        gain = totals[0] / totals[level];
+        const Index best = std::min_element(totals, totals + ways) - totals;
+        way = totals[0] > kPrefetchGain * totals[best] ? best : 0;
+        gain = totals[0] / totals[way];
     }
 };
 
+// The choice of each sweep. Env-major, results lie in tiles before they are streamed, in runs of another length.
 template <class Real>
-inline PrefetchChoice prefetch_choices[std::size(kSweepNames)];
+inline PrefetchChoice prefetch_choices[] = {{}, {}, {}, {}, {PrefetchChoice::kMost - 1}};
+static_assert(std::size(kSweepNames) == std::size(prefetch_choices<float>), "each sweep has a choice");
 
 // A forked process does not have the thread that measured.
 inline void end_measuring() {
@@ -70,7 +80,7 @@ class Prefetching {
 public:
     Prefetching(PrefetchChoice& choice, Store store) : choice_(choice) {
         if (store != Store::streamed) return;
-        level_ = int(choice.level);
+        way_ = int(choice.way);
         const Index sweep = choice.sweeps++;
         if (sweep < kPrefetchWarmUp || (choice.known() && sweep % kPrefetchSweeps != 0)) return;
         measures_ = !choice.measuring.exchange(true);
@@ -85,18 +95,18 @@ public:
     Prefetching(const Prefetching&) = delete;
     Prefetching& operator=(const Prefetching&) = delete;
 
-    // Return the level for the next `bytes` of inputs and results.
+    // Return the way for the next `bytes` of inputs and results.
     int next(Index bytes) {
         if (measures_ && left_ <= 0) end_turn();
         left_ -= bytes;
-        return level_;
+        return way_;
     }
 
 private:
     using Clock = std::chrono::steady_clock;
 
     void begin_turn() {
-        level_ = int(choice_.next_level());
+        way_ = int(choice_.next_way());
         left_ = kPrefetchTurnBytes;
         began_ = Clock::now();
     }
@@ -105,12 +115,12 @@ private:
         const std::chrono::duration<double> seconds = Clock::now() - began_;
         choice_.keep(seconds.count() / double(kPrefetchTurnBytes - left_));
         if (!choice_.known()) return begin_turn();
-        level_ = int(choice_.level);
+        way_ = int(choice_.way);
         choice_.measuring = measures_ = false;
     }
 
     PrefetchChoice& choice_;
-    int level_ = 0;
+    int way_ = 0;
     Index left_ = kPrefetchTurnBytes;
     bool measures_ = false;
     Clock::time_point began_;

@@ -70,9 +70,9 @@ FASTGAE_INLINE void row_vectors(const Row<Real>& row, const Results<Real>& to, c
 // still in a cache.
 enum class Prefetch { nothing, values, values_and_next };
 
-// How to prefetch: into which level, and where. `gap` is the distance to the row before.
+// How to prefetch, and where. `gap` is the distance to the row before.
 struct Ahead {
-    int level = 0;
+    int way = 0;
     Index gap = 0;
 };
 
@@ -82,19 +82,19 @@ FASTGAE_INLINE void row_run(const Row<Real>& row, const Results<Real>& to, const
                             const Numbers<Real>& numbers, const States<Real>& states, Index first, Index last,
                             const Ahead& ahead = {}) {
     using V = Vector<Real>;
-    // At the left end of a sweep, the memory that comes next is the right end of the row before.
-    const auto distance = [&](Index size) {
-        return kPrefetchBytes + (first * size < kPrefetchBytes ? ahead.gap * size : 0);
-    };
-    const Index numbers_ahead = distance(sizeof(Real)), flags_ahead = distance(1);
     constexpr Index line = kLine<Real>;
     Index n = last;
     while (n - first >= line) {
         n -= line;
         if constexpr (prefetch != Prefetch::nothing)
-            with_level(ahead.level, [&](auto into) FASTGAE_INLINE_LAMBDA {
-                const auto numbers = [&](const Real* at) { prefetch_below<into>(at + n, numbers_ahead); };
-                const auto flags = [&](const std::uint8_t* at) { prefetch_below<into>(at + n, flags_ahead); };
+            with_level(ahead.way, [&](auto into) FASTGAE_INLINE_LAMBDA {
+                Index distance = kPrefetchBytes;
+                // At the left end of a sweep, the memory that comes next is the right end of the row before.
+                const auto below = [&](const auto* at) {
+                    const Index size = sizeof(*at), gap = first * size < distance ? ahead.gap * size : 0;
+                    prefetch_below<into>(at + n, distance + gap);
+                };
+                const auto numbers = [&](const Real* at) { below(at), distance += kPrefetchApart; };
                 numbers(row.at.rewards);
                 numbers(row.at.values);
                 if constexpr (prefetch == Prefetch::values_and_next) numbers(row.at.next_values);
@@ -103,9 +103,10 @@ FASTGAE_INLINE void row_run(const Row<Real>& row, const Results<Real>& to, const
                 for (int which = 0; Known::arrays && which < kRatio; ++which)
                     if (row.varies[which]) numbers(row.coefficients[which]);
                 if (n / line % 4 != 0) return;  // one line of flags belongs to at least four lines of numbers
-                flags(row.at.terminated);
-                if constexpr (In::truncated) flags(row.at.truncated);
-                if (options.mask) flags(row.mask);
+                distance = kPrefetchBytes;
+                below(row.at.terminated);
+                if constexpr (In::truncated) below(row.at.truncated);
+                if (options.mask) below(row.mask);
             });
         row_vectors<V, In, Out, line / V::width>(row, to, options, numbers, states, n);
     }
@@ -242,8 +243,9 @@ FASTGAE_INLINE void rows_streamed(const CanonicalRollout<Real>& rollout, const K
     const auto stream_row = [&](const Row<Real>& row, const Results<Real>& to) FASTGAE_INLINE_LAMBDA {
         advantages_end += envs, returns_end += envs;
         const Ahead ahead = {prefetching.next(4 * envs * Index(sizeof(Real))), gap};
+        const Index most = ahead.way == kShortRuns ? kShortRunBytes / Index(sizeof(Real)) : kStreamRun;
         for (Index end = envs, begin; end > 0; end = begin) {
-            begin = end > kStreamRun ? end - kStreamRun : 0;
+            begin = end > most ? end - most : 0;
             if (begin > 0) begin += to_line((to.advantages ? to.advantages : to.returns) + begin);
             Results<Real> turn = {trace, trace};
             if (!plain) {
@@ -380,7 +382,7 @@ void plain_rows_streamed(const CanonicalRollout<Real>& rollout, Index bottom, In
         const auto with = [&](auto what) FASTGAE_INLINE_LAMBDA {
             row_run<In, Outputs<false, false>, what>(row, to, options, numbers, states, begin, end, ahead);
         };
-        if (ahead.level)
+        if (ahead.way)
             with(std::integral_constant<Prefetch, prefetch>());
         else
             with(std::integral_constant<Prefetch, Prefetch::nothing>());

@@ -106,16 +106,20 @@ def _prefetching() -> list[dict[str, Any]]:
         ((4096, 1024), "C", "last_values", None),
         ((256, 16384), "C", "last_values", None),
         ((256, 16384), "C", "next_values", None),
+        ((256, 16384), "C", "last_values", 0.9),
         ((4096, 1024), "F", "last_values", 0.9),
     ):
-        rewards = np.ones(shape, np.float32, order)  # type: ignore[call-overload]
+        rewards, values = (np.ones(shape, np.float32, order) for _ in range(2))  # type: ignore[call-overload]
         terminated = np.zeros(shape, bool, order)  # type: ignore[call-overload]
-        values = {"next_values": rewards, "last_values": rewards[0]}[bootstrap]
+        following = {"next_values": values, "last_values": values[0]}[bootstrap]
         for _ in range(LARGE_CALLS):
-            arguments = {bootstrap: values, "returns_lambda": returns_lambda}
-            fastgae.gae(rewards, rewards, terminated, **arguments, backend="cpp", num_threads=1)
-    names = ("dtype", "sweep", "level", "gain")
-    return [dict(zip(names, each, strict=True)) for each in _core.prefetching()]
+            arguments = {bootstrap: following, "returns_lambda": returns_lambda}
+            fastgae.gae(rewards, values, terminated, **arguments, backend="cpp", num_threads=1)
+    ways = ("nothing", "L1", "L2", "L2, short runs")
+    return [
+        {"dtype": dtype, "sweep": sweep, "prefetches_into": ways[way], "gain": gain}
+        for dtype, sweep, way, gain in _core.prefetching()
+    ]
 
 
 def _chosen_target(backend: str) -> str | None:
@@ -150,8 +154,7 @@ def text(facts: dict[str, Any]) -> str:
     if facts["prefetching"]:
         tables.append([("large rollouts", "prefetch into", "times as fast as without")])
         for each in facts["prefetching"]:
-            level = f"L{each['level']}" if each["level"] else "nothing"
-            tables[-1].append((f"{each['dtype']}, {each['sweep']}", level, f"{each['gain']:.2f}"))
+            tables[-1].append((f"{each['dtype']}, {each['sweep']}", each["prefetches_into"], f"{each['gain']:.2f}"))
     sections = [*map(_columns, tables)]
     if facts["problems"]:
         sections.append("\n".join(["problems", *(f"  {_indented(problem)}" for problem in facts["problems"])]))

@@ -30,13 +30,13 @@ def test_info(capsys, monkeypatch):
         assert shown["target"] in ((*backend.targets,) or (None,))
     assert set(facts["environment"]) == set(dispatch.ENVIRONMENT)
     compiled = any(backend.name == "cpp" and backend.available for backend in fastgae.backends())
-    sweeps = ["short rows", "long rows", "rows with next_values", "env-major with options"] * (
+    sweeps = ["short rows", "long rows", "rows with next_values", "rows with options", "env-major with options"] * (
         compiled and platform.machine() in ("x86_64", "AMD64")
     )
     assert {each["sweep"] for each in facts["prefetching"] if each["dtype"] == "float32"} == {*sweeps}
     for each in facts["prefetching"]:
-        assert each["level"] in {0, 1, 2}
-        assert (each["gain"] == 1) == (each["level"] == 0)
+        assert each["prefetches_into"] in {"nothing", "L1", "L2", "L2, short runs"}
+        assert (each["gain"] == 1) == (each["prefetches_into"] == "nothing")
 
     monkeypatch.setattr(info, "LARGE_CALLS", 0)
     assert main(["info"]) == 0

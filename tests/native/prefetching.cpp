@@ -1,5 +1,6 @@
-// The choice of a level for prefetches, with times that are made up: the fastest level if it gains enough, whatever
-// interrupts a few turns, and a new look later. Any number of threads may sweep at once.
+// The choice of a way to prefetch, with times that are made up: the fastest way if it gains enough, whatever interrupts
+// a few turns, and a new look later. Any number of threads may sweep at once.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -21,35 +22,33 @@ void demand(bool right, const char* what, Index round) {
     std::exit(1);
 }
 
-constexpr Index kLevels = PrefetchChoice::kLevels;
+constexpr Index kMost = PrefetchChoice::kMost;
 
 void check_choice(Index round) {
-    PrefetchChoice choice;
-    double seconds[kLevels];
+    PrefetchChoice choice = {kMost - round % 2};
+    double seconds[kMost];
     for (double& one : seconds) one = 1 + number();
-    Index met[kLevels] = {}, interrupted[kLevels] = {};
-    for (Index turn = 0; turn < PrefetchChoice::kEnough; ++turn) {
-        const Index level = choice.next_level();
-        ++met[level];
-        const bool slow = interrupted[level] < kPrefetchTurns / 2 && number() < 0.5;
-        interrupted[level] += slow;
-        choice.keep(slow ? 100 : seconds[level]);
+    Index met[kMost] = {}, interrupted[kMost] = {};
+    for (Index turn = 0; turn < choice.enough(); ++turn) {
+        const Index way = choice.next_way();
+        ++met[way];
+        const bool slow = interrupted[way] < kPrefetchTurns / 2 && number() < 0.5;
+        interrupted[way] += slow;
+        choice.keep(slow ? 100 : seconds[way]);
     }
-    for (Index level = 0; level < kLevels; ++level) demand(met[level] == kPrefetchTurns, "turns of a level", round);
-    Index best = 0;
-    for (Index level = 1; level < kLevels; ++level)
-        if (seconds[level] < seconds[best]) best = level;
+    for (Index way = 0; way < choice.ways; ++way) demand(met[way] == kPrefetchTurns, "turns of a way", round);
+    const Index best = std::min_element(seconds, seconds + choice.ways) - seconds;
     const double gain = seconds[0] / seconds[best];
-    if (gain > kPrefetchGain * 1.001) demand(choice.level == best, "the fastest level", round);
-    if (gain < kPrefetchGain * 0.999) demand(choice.level == 0 && choice.gain == 1, "no gain", round);
+    if (gain > kPrefetchGain * 1.001) demand(choice.way == best, "the fastest way", round);
+    if (gain < kPrefetchGain * 0.999) demand(choice.way == 0 && choice.gain == 1, "no gain", round);
 }
 
-// Sweep as kernels do, with rows of `bytes`; return the levels that the rows got.
+// Sweep as kernels do, with rows of `bytes`; return the ways that the rows got.
 std::vector<bool> sweep(PrefetchChoice& choice, Store store, Index rows, Index bytes) {
-    std::vector<bool> levels(kLevels);
+    std::vector<bool> ways(kMost);
     Prefetching prefetching(choice, store);
-    for (Index row = 0; row < rows; ++row) levels[prefetching.next(bytes)] = true;
-    return levels;
+    for (Index row = 0; row < rows; ++row) ways[prefetching.next(bytes)] = true;
+    return ways;
 }
 
 void check_sweeps(Index round) {
@@ -65,26 +64,26 @@ void check_sweeps(Index round) {
         demand(choice.turns > before && !choice.measuring, "a sweep without a turn", round);
     }
     while (choice.sweeps % kPrefetchSweeps) {
-        const std::vector<bool> levels = sweep(choice, Store::streamed, rows, bytes);
-        for (Index i = 0; i < kLevels; ++i) demand(levels[i] == (i == choice.level), "the chosen level", round);
+        const std::vector<bool> ways = sweep(choice, Store::streamed, rows, bytes);
+        for (Index i = 0; i < kMost; ++i) demand(ways[i] == (i == choice.way), "the chosen way", round);
     }
-    choice.turns = PrefetchChoice::kEnough;
+    choice.turns = choice.enough();
     sweep(choice, Store::streamed, 1, kPrefetchTurnBytes);
     demand(choice.turns == 1, "a new look", round);
     sweep(choice, Store::streamed, 1, 1);
     demand(choice.turns == 1, "a turn too short to time", round);
 
     choice.take(1);
-    demand(sweep(choice, Store::streamed, rows, bytes)[1] && choice.known(), "a level taken", round);
+    demand(sweep(choice, Store::streamed, rows, bytes)[1] && choice.known(), "a way taken", round);
 
     // A thread that is about to measure may be overtaken by one that takes the last turn.
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i)
         threads.emplace_back([&] {
             for (Index j = 0; j < 40 * kPrefetchSweeps; ++j) {
-                if (j % kPrefetchSweeps == 1) choice.take(j % kLevels);
+                if (j % kPrefetchSweeps == 1) choice.take(j % kMost);
                 sweep(choice, Store::streamed, 2, kPrefetchTurnBytes);
-                demand(choice.turns <= PrefetchChoice::kEnough, "turns past the last", round);
+                demand(choice.turns <= choice.enough(), "turns past the last", round);
             }
         });
     for (std::thread& thread : threads) thread.join();

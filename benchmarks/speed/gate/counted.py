@@ -30,7 +30,7 @@ def main() -> None:
     marks = ctypes.CDLL(sys.argv[1])
     gc.disable()
     with suppress(AttributeError):  # an older fastgae, which did not measure
-        _core.prefetch_into(2)  # large calls measure times, and other levels take other instructions
+        _core.prefetch_into(2)  # large calls measure times, and other ways take other instructions
     for row, name in pairs():
         call, entry = prepared(row).call(one_thread([name])[0]), {"row": row.name, "target": name}
         try:

@@ -222,6 +222,7 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
         }
     }
     const auto gamma = V::all(*runs.rollout.gammas.data);
+    const bool own_next_values = has_own_next_values(runs.rollout);
     for (Index group = 0; group < Block::groups; ++group) {
         unrolled<Block::parts>([&](int reversed) FASTGAE_INLINE_LAMBDA {
             const Index part = Block::parts - 1 - reversed;
@@ -245,7 +246,8 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
                                            truncated + copied};
                 if (prefetches && part == 0) {
                     prefetch_below(at.rewards, kFlatPrefetchBytes);
-                    prefetch_below(at.values, kFlatPrefetchBytes);
+                    if (own_next_values) prefetch_below(at.next_values, kFlatPrefetchBytes + kFlatPrefetchApart);
+                    prefetch_below(at.values, kFlatPrefetchBytes + 2 * kFlatPrefetchApart);
                 }
                 const Deltas<V> d = flat_deltas<V, In>(at, gamma);
                 x[i] = d.delta;

@@ -45,6 +45,14 @@ bool waits_for_l2(Index envs) {
     return 2 * envs * Index(sizeof(Real)) > cache_sizes.l1d;
 }
 
+// Return the kind of a time-major sweep. Half of L1 goes to the inputs and the results.
+template <class Real>
+Sweep sweep_of(const CanonicalRollout<Real>& rollout, Index envs) {
+    if (rollout.has_options()) return Sweep::options;
+    if (has_own_next_values(rollout)) return Sweep::next_values;
+    return waits_for_l2<Real>(2 * envs) ? Sweep::long_rows : Sweep::short_rows;
+}
+
 // Compute a time-major rollout. All sweeps of a thread use the same states, so that they stay in a cache. Streaming may
 // write whole cache lines of the results from there, so they get the results' offset within a line.
 template <class Real>
@@ -59,11 +67,7 @@ void gae_time_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
     const Scratch<Real> memory(shift + stride * rows, spans.number);
     spread(spans, [&](Index thread, Index first, Index last) {
         Real *const states = memory.of(thread) + shift, *const scratch = states + state_rows * stride;
-        // Half of L1 goes to the inputs and the results.
-        const Sweep sweep = rollout.has_options()                    ? Sweep::options
-                            : has_own_next_values(rollout)           ? Sweep::next_values
-                            : waits_for_l2<Real>(2 * (last - first)) ? Sweep::long_rows
-                                                                     : Sweep::short_rows;
+        const Sweep sweep = store == Store::streamed ? sweep_of(rollout, last - first) : Sweep();
         Prefetching prefetching(prefetch_choices<Real>[int(sweep)], store);
         for (Index end; first < last; first = end) {
             end = std::min(first + columns, last);

@@ -82,19 +82,23 @@ FASTGAE_INLINE void row_run(const Row<Real>& row, const Results<Real>& to, const
                             const Numbers<Real>& numbers, const States<Real>& states, Index first, Index last,
                             const Ahead& ahead = {}) {
     using V = Vector<Real>;
+    // At the left end of a sweep, the memory that comes next is the right end of the row before.
+    const auto distance = [&](Index size) {
+        return kPrefetchBytes + (first * size < kPrefetchBytes ? ahead.gap * size : 0);
+    };
+    const Index numbers_ahead = distance(sizeof(Real)), flags_ahead = distance(1);
     constexpr Index line = kLine<Real>;
     Index n = last;
     while (n - first >= line) {
         n -= line;
         if constexpr (prefetch != Prefetch::nothing)
             with_level(ahead.way, [&](auto into) FASTGAE_INLINE_LAMBDA {
-                Index distance = kPrefetchBytes;
-                // At the left end of a sweep, the memory that comes next is the right end of the row before.
-                const auto below = [&](const auto* at) {
-                    const Index size = sizeof(*at), gap = first * size < distance ? ahead.gap * size : 0;
-                    prefetch_below<into>(at + n, distance + gap);
+                Index apart = 0;
+                const auto numbers = [&](const Real* at) {
+                    prefetch_below<into>(at + n, numbers_ahead + apart);
+                    apart += kPrefetchApart;
                 };
-                const auto numbers = [&](const Real* at) { below(at), distance += kPrefetchApart; };
+                const auto flags = [&](const std::uint8_t* at) { prefetch_below<into>(at + n, flags_ahead); };
                 numbers(row.at.rewards);
                 numbers(row.at.values);
                 if constexpr (prefetch == Prefetch::values_and_next) numbers(row.at.next_values);
@@ -103,10 +107,9 @@ FASTGAE_INLINE void row_run(const Row<Real>& row, const Results<Real>& to, const
                 for (int which = 0; Known::arrays && which < kRatio; ++which)
                     if (row.varies[which]) numbers(row.coefficients[which]);
                 if (n / line % 4 != 0) return;  // one line of flags belongs to at least four lines of numbers
-                distance = kPrefetchBytes;
-                below(row.at.terminated);
-                if constexpr (In::truncated) below(row.at.truncated);
-                if (options.mask) below(row.mask);
+                flags(row.at.terminated);
+                if constexpr (In::truncated) flags(row.at.truncated);
+                if (options.mask) flags(row.mask);
             });
         row_vectors<V, In, Out, line / V::width>(row, to, options, numbers, states, n);
     }

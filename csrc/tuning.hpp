@@ -65,6 +65,9 @@ constexpr Index kPrefetchSweeps = tuned(1024, 4);
 // How many bytes ahead the flat kernel prefetches each run when it streams: 1.25 times as fast. In cache it would be
 // slower.
 constexpr Index kFlatPrefetchBytes = 256;
+// How many bytes further it prefetches each input than the one before, for the reason of kPrefetchApart: 1.1 times as
+// fast on a Zen 4.
+constexpr Index kFlatPrefetchApart = 64;
 // Lines of the shortest runs of the flat kernel that begin a multiple of 1 KiB and one line apart: 0.7 to 0.95 of the
 // time of one line less, from memory. The warm-up of all runs then takes up to 15 lines of each, 1.5 % of them.
 constexpr Index kFlatSpreadLines = tuned(8192, 4);

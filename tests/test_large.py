@@ -85,6 +85,42 @@ def test_any_layout_place_and_number_of_threads(size, dtype, options):
                         assert np.isnan(outside).all(), f"{what}: written outside of out"
 
 
+EVERY_WAY = """
+import numpy as np
+import fastgae
+from fastgae import _core
+
+rng = np.random.default_rng(0)
+for dtype, size, names in (
+    ("f4", (551, 4099), ("last_values",)),
+    ("f8", (280, 4099), ("last_values",)),
+    ("f4", (551, 4099), ("last_values", "mask")),
+    ("f4", (9001, 259), ("next_values", "truncated")),
+):
+    rewards, values = rng.normal(size=(2, *size)).astype(dtype)
+    flags = rng.random(size) < 0.1
+    more = {"last_values": values[0], "next_values": -values, "mask": ~flags, "truncated": flags[::-1]}
+    call = {"rewards": rewards, "values": values, "terminated": flags, **{name: more[name] for name in names}}
+    expected = fastgae.gae(**call, backend="numpy")
+    out = [np.empty(rewards.size + 16, dtype)[start:][:rewards.size].reshape(size) for start in (3, 6)]
+    for way in range(4):
+        _core.prefetch_into(way)
+        for target in _core.compiled_targets:
+            if not _core.supports(target):
+                continue
+            fastgae.gae(**call, out=tuple(out), backend=f"cpp:{target}", num_threads=1)
+            for array, right in zip(out, expected):
+                assert array.tobytes() == right.tobytes(), (dtype, names, way, target)
+print("done")
+"""
+
+
+@pytest.mark.skipif(not any(name.startswith("cpp") for name in WITH_KERNELS), reason="cpp is not built")
+def test_every_way_to_wait_for_memory_gives_the_same_bits(python):
+    """In a process of its own, because the ways that it takes would be kept."""
+    assert python(EVERY_WAY) == "done"
+
+
 @pytest.mark.parametrize("backend", WITH_KERNELS)
 def test_several_python_threads_at_once(backend):
     """Each with its own number of threads; none may see another's memory or settings."""

@@ -113,7 +113,8 @@ constexpr std::size_t kLeastRecycled = tuned(128 * 1024, 64);
 // To drop the GIL takes 5 % of the smallest calls.
 constexpr Index kSmallSteps = tuned(32 * 1024, 256);
 
-static_assert(kStreamRun >= 64 / Index(sizeof(float)), "a run must reach the next cache line, where it is cut");
+static_assert(kShortRunBytes >= 64, "a run must reach the next cache line, where it is cut");
+static_assert(kStreamRun >= kShortRunBytes / Index(sizeof(float)), "a turn has room for runs of both lengths");
 static_assert(kBatchLanes % kMaxLanes == 0, "every batch but the last fills its tiles");
 static_assert(kSweepColumns >= kMaxLanes, "short_rows takes rows of fewer than two vectors whole");
 

@@ -45,7 +45,7 @@ bool waits_for_l2(Index envs) {
     return 2 * envs * Index(sizeof(Real)) > cache_sizes.l1d;
 }
 
-// Return the kind of a time-major sweep. Half of L1 goes to the inputs and the results.
+// Return the kind of a time-major sweep that streams. Half of L1 goes to the inputs and the results.
 template <class Real>
 Sweep sweep_of(const CanonicalRollout<Real>& rollout, Index envs) {
     if (rollout.has_options()) return Sweep::options;

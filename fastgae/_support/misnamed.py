@@ -70,7 +70,19 @@ BEGINS = ("episode_starts", "first", "firsts", "is_first", "news")
 OTHER_FLAGS = (*GOING_ON, *BEGINS, "is_last", "discount_t")
 
 # What functions of recorded data read from the columns that their argument ``columns`` names.
-IN_COLUMNS = ("rewards", "values", "next_values", "done", "terminated", "truncated", "file", "env", "episode", "step")
+IN_COLUMNS = (
+    "rewards",
+    "values",
+    "next_values",
+    "done",
+    "terminated",
+    "truncated",
+    "file",
+    "env",
+    "episode",
+    "step",
+    "mask",
+)
 
 # Notes for names where the right name alone does not explain what to pass.
 _MOVED = (

@@ -95,10 +95,13 @@ def chosen_columns(
     for role, name in given.items():
         if name is not None and name not in present:
             raise DataError(f"there is no column {name!r} for {role}; there are {', '.join(present) or 'none'}")
-    chosen = {role: name for role, name in known.columns.items() if name in present} | given
+    own = {role: name for role, name in known.columns.items() if name in present}
+    if "mask" in own and not _may_be_flags(schema.types[present.index(own["mask"])]):
+        del own["mask"]  # of the pixels of an image, for example
+    chosen = own | given
     found = {role: name for role, name in chosen.items() if name is not None}
-    own = known.columns["values"]  # of which the column of next values holds the next ones
-    if "next_values" not in given and (values is None or (own in present and found.get("values", own) != own)):
+    usual = known.columns["values"]  # of which the column of next values holds the next ones
+    if "next_values" not in given and (values is None or (usual in present and found.get("values", usual) != usual)):
         found.pop("next_values", None)  # they are of another critic than the values
     needs_values = values is not None and ESTIMATORS[how.estimator].every_value
     for role in ("rewards", "values") if needs_values else ("rewards",):
@@ -171,6 +174,11 @@ def _may_be_integer(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
+def _may_be_flags(kind: pa.DataType) -> bool:
+    kind = kind.value_type if in_envs(kind) else kind
+    return bool(pa.types.is_boolean(kind) or pa.types.is_integer(kind) or _may_be_integer(kind))
+
+
 def _check_ends(found: Mapping[str, str], ends: str | None, present: Sequence[str]) -> None:
     free = [name for name in present if name not in found.values()]
     flags = [
@@ -206,6 +214,13 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
 
     names = [_integral(role, _whole(role, found[role])) for role in NAMING if role in found]
     rewards = numbers_in("rewards", found["rewards"]) if columns.success is None else _successes(found["rewards"])
+    if "mask" in found:
+        check_none(
+            ~flags("mask"),
+            "mask is 0",
+            "and recorded data have a row for each step and no others: leave this row out, or call fastgae.gae, which "
+            f"takes a mask; or, if every row is a step, pass {column_argument('mask', None)}",
+        )
     done = flags("done")  # terminated or truncated
     terminated = flags("terminated") if "terminated" in found else done & ~flags("truncated")
     differ = changes(names, len(table))
@@ -292,7 +307,7 @@ def _successes(column: pa.ChunkedArray) -> Array:
     if in_envs(column.type):
         array: Array = arrays_of(column).astype(np.float64)
         return array
-    if not (pa.types.is_boolean(column.type) or pa.types.is_integer(column.type) or _may_be_integer(column.type)):
+    if not _may_be_flags(column.type):
         raise DataError(f"the column of success holds {column.type}; expected bool, or numbers that are 0 or 1")
     return np.asarray(whole(cast(column, pa.float64())).fill_null(np.nan))
 

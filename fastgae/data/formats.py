@@ -36,7 +36,19 @@ from fastgae.data.stored import Groups, arrays_in, flat, keys_of
 from fastgae.data.tables import READERS, THE_TABLE, delta, is_table, tabular
 
 # The roles of columns. "done" is terminated or truncated.
-ROLES = ("file", "env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
+ROLES = (
+    "file",
+    "env",
+    "episode",
+    "step",
+    "rewards",
+    "values",
+    "next_values",
+    "terminated",
+    "truncated",
+    "done",
+    "mask",
+)
 NAMING = ("file", "env", "episode")  # together they name an episode
 FILE = "file"  # the column of this role that holds the names of files
 

@@ -212,9 +212,9 @@ def check_finite(role: str, numbers: Array, read: Array | bool = True) -> None:
         check_none(wrong, f"{role} is {'NaN' if np.isnan(number) else f'{number}; expected a finite number'}")
 
 
-def check_none(wrong: Array, fault: str) -> None:
+def check_none(wrong: Array, fault: str, *advice: str) -> None:
     """Raise the error of the first row in which something is wrong."""
-    if (found := _first(wrong, fault)) is not None:
+    if (found := _first(wrong, fault, *advice)) is not None:
         raise found
 
 

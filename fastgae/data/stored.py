@@ -271,7 +271,7 @@ def _next_values(longer: Callable[[slice], Array], truncated: Any, final: Any, r
 
 
 # What changes the results of gae, but that recorded data have not, or have as an argument.
-NOT_READ = ["mask", "gamma", "gae_lambda", "returns_lambda", "last_advantages", "prev_done", "autoreset", "normalize"]
+NOT_READ = ["gamma", "gae_lambda", "returns_lambda", "last_advantages", "prev_done", "autoreset", "normalize"]
 NOT_READ += ["tail_normalized", "carry_over", "time_axis"]
 
 
@@ -281,7 +281,6 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
     With ``final_values``, which say how truncated episodes go on, both become next_values.
     """
     for name in filter(arrays.__contains__, NOT_READ):
-        # Without a mask, padding would count as steps.
         passed = name in ("gamma", "gae_lambda", "normalize")
         way = "leave it out, and pass it as an argument" if passed else "call fastgae.gae with these arrays"
         raise ValueError(f"there is an array {name}, which fastgae.gae reads, but recorded data have none: {way}")

@@ -51,6 +51,26 @@ def test_columns_that_look_like_names_or_flags(recorded):
         assert name not in str(refused("nothing says which episodes ended", flags))
 
 
+def test_padding_is_no_step(tmp_path, recorded):
+    """A mask says where it is, in a table, in lists of steps and in arrays, of envs too."""
+    arrays = recorded.arrays("rewards", "values", "terminated", terminated=np.arange(ROWS) % 10 == 9)
+    table, ones = pa.table(arrays), np.ones(ROWS)
+    padded = arrays | {"mask": np.where(np.arange(ROWS) == 1234, 0.0, ones)}
+    lists = {name: pa.ListArray.from_arrays([*range(0, ROWS + 1, 10)], pa.array(each)) for name, each in padded.items()}
+    np.savez(tmp_path / "a.npz", **padded)
+    np.savez(tmp_path / "envs.npz", **{name: each.reshape(-1, 10) for name, each in padded.items()})
+    for source in (pa.table(padded), pa.table(lists), tmp_path / "a.npz"):
+        refused("mask is 0, and .* leave this row out, .*columns={'mask': None}", source)
+    refused("row 123: mask is 0 in env 4, and ", tmp_path / "envs.npz")
+    images = table.append_column("mask", pa.array([b"png"] * ROWS))
+    results = [
+        on_table(source) for source in (table, images, *(table.append_column("mask", [m]) for m in (ones, ones == 1)))
+    ]
+    results.append(on_table(pa.table(padded), columns={"mask": None}))
+    assert all(each.select(["advantages", "returns"]).equals(results[0].select([-2, -1])) for each in results)
+    refused("the column of mask holds binary", images, columns={"mask": "mask"})
+
+
 def test_an_infinite_value_behind_the_last_step(tmp_path, recorded):
     np.savez(tmp_path / "a.npz", rewards=[1.0, 1], values=[0.0, 0], terminated=[False, False], last_values=np.inf)
     refused("row 1: values is inf; expected a finite number in the state after this step", tmp_path / "a.npz")

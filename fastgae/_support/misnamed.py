@@ -69,19 +69,10 @@ GOING_ON = [name for name in NAMES_ELSEWHERE["terminated"].split() if "non" in n
 BEGINS = ("episode_starts", "first", "firsts", "is_first", "news")
 OTHER_FLAGS = (*GOING_ON, *BEGINS, "is_last", "discount_t")
 
-# What functions of recorded data read from the columns that their argument ``columns`` names.
-IN_COLUMNS = (
-    "rewards",
-    "values",
-    "next_values",
-    "done",
-    "terminated",
-    "truncated",
-    "file",
-    "env",
-    "episode",
-    "step",
-    "mask",
+# The roles of columns of recorded data, which the argument ``columns`` names. "done" is terminated or truncated.
+COLUMN_ROLES = (
+    *("file", "env", "episode", "step"),
+    *("rewards", "values", "next_values", "done", "terminated", "truncated", "mask"),
 )
 
 # Notes for names where the right name alone does not explain what to pass.
@@ -278,7 +269,7 @@ def _advice(function: Callable[..., Any], known: tuple[str, ...], given: str) ->
     # The notes are about the conventions of fastgae, and not about those of fastgae.compat.
     if given not in NOTES or not in_compat:
         families = [{right, *names.split()} for right, names in NAMES_ELSEWHERE.items()]
-        roles = IN_COLUMNS if "columns" in known else ()
+        roles = COLUMN_ROLES if "columns" in known else ()
         meant = [
             f"columns={{{role!r}: NAME}}" for role in roles if given in (role, *NAMES_ELSEWHERE.get(role, "").split())
         ]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 import fastgae
-from fastgae._support.misnamed import IN_COLUMNS, NAMES_ELSEWHERE, choose_one, closest, elsewhere
+from fastgae._support.misnamed import COLUMN_ROLES, NAMES_ELSEWHERE, choose_one, closest, elsewhere
 from fastgae._support.project import how_to_install
 from fastgae.cli import compute, demo, diagnose, info
 from fastgae.cli.options import CommandError
@@ -95,7 +95,9 @@ class _Parser(argparse.ArgumentParser):
         options = [word.strip("-").replace("-", "_") for word in known]
         word = given.strip("-").replace("-", "_")
         similar = [each for each in options if word and (each.startswith(word) or each.endswith(f"_{word}"))]
-        columns = {f"column {each}=NAME": f"{each} {NAMES.get(each, '')}" for each in IN_COLUMNS if "column" in options}
+        columns = {
+            f"column {each}=NAME": f"{each} {NAMES.get(each, '')}" for each in COLUMN_ROLES if "column" in options
+        }
         meant = elsewhere(word, {each: NAMES.get(each, "") for each in options}) or closest(word, options)
         meant = meant or elsewhere(word, columns) or min(similar, key=len, default=None)
         if given in known:

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._call import Array
-from fastgae._support.misnamed import NAMES_ELSEWHERE, OTHER_FLAGS
+from fastgae._support.misnamed import COLUMN_ROLES, NAMES_ELSEWHERE, OTHER_FLAGS
 from fastgae.data.errors import DataError, argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, How
-from fastgae.data.formats import NAMING, ROLES, Format
+from fastgae.data.formats import NAMING, Format
 from fastgae.data.rows import arrays_of, cast, whole
 from fastgae.data.steps import Following, Name, RecordedSteps, RowError, Success, check_none, disorder
 
@@ -79,10 +79,10 @@ def chosen_columns(
     if how.ends not in (None, "terminated"):
         raise ValueError(f'ends must be "terminated" or None, got {how.ends!r}')
     for role, name in given.items():
-        if role not in ROLES:
-            swapped = f": do you mean {column_argument(str(name), role)}?" if name in ROLES else ""
+        if role not in COLUMN_ROLES:
+            swapped = f": do you mean {column_argument(str(name), role)}?" if name in COLUMN_ROLES else ""
             given_as = column_argument(role, name)
-            raise ValueError(f"{given_as}: unknown role {role}; the roles are {', '.join(ROLES)}{swapped}")
+            raise ValueError(f"{given_as}: unknown role {role}; the roles are {', '.join(COLUMN_ROLES)}{swapped}")
     if rewards is not None:
         if "rewards" in given:
             raise ValueError(f"{argument('rewards')} makes rewards of success: leave the column of rewards out")
@@ -136,7 +136,7 @@ def chosen_columns(
             f"no column says where a limit ended an episode, and {limits[0]!r} looks as if it did: pass "
             f"{column_argument('truncated', limits[0])}; or, if it does not, {column_argument('truncated', None)}"
         )
-    return Columns({role: found[role] for role in ROLES if role in found}, success)
+    return Columns({role: found[role] for role in COLUMN_ROLES if role in found}, success)
 
 
 def check_new(results: Iterable[str], present: Collection[str]) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
+from fastgae._support.misnamed import COLUMN_ROLES
 from fastgae.data.errors import DataError, argument, column_argument, is_remote, reading
 from fastgae.data.files import (
     DELTA,
@@ -35,20 +36,6 @@ from fastgae.data.steps import Success
 from fastgae.data.stored import Groups, arrays_in, flat, keys_of
 from fastgae.data.tables import READERS, THE_TABLE, delta, is_table, tabular
 
-# The roles of columns. "done" is terminated or truncated.
-ROLES = (
-    "file",
-    "env",
-    "episode",
-    "step",
-    "rewards",
-    "values",
-    "next_values",
-    "terminated",
-    "truncated",
-    "done",
-    "mask",
-)
 NAMING = ("file", "env", "episode")  # together they name an episode
 FILE = "file"  # the column of this role that holds the names of files
 
@@ -163,7 +150,7 @@ def _named(text: str) -> dict[str, str]:
 
 PLAIN = Format(
     "table",
-    {role: role for role in ROLES if role != FILE},
+    {role: role for role in COLUMN_ROLES if role != FILE},
     next_state={"observations": "next_observations", "obs": "next_obs"},
 )
 RLLIB = Format(

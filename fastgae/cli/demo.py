@@ -14,6 +14,7 @@ import numpy as np
 import fastgae
 from fastgae._engine import dispatch
 from fastgae._support import threads
+from fastgae._support.memory import usable_memory
 from fastgae._support.project import how_to_install
 from fastgae.cli import info
 from fastgae.cli.options import CommandError, non_negative, plot_file, positive, unit_interval
@@ -65,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
     _require("gymnasium", "rich", *(["matplotlib"] if args.plot else []))
     from fastgae.cli import rollout
 
+    if (size := 8 * args.num_steps * args.num_envs) > usable_memory():
+        raise MemoryError(f"the rewards alone would take {size / 2**30:,.0f} GiB")
     try:
         dispatch.recycle()
         num_threads = dispatch.resolve_threads(None) or threads.usable_cpus()

@@ -130,9 +130,10 @@ def test_what_is_missing_and_settings_that_cannot_be_used(monkeypatch, capsys):
         assert code == 1
         assert setting in message
         assert "lots" in message
-    code, message = failure(["demo", "--num-steps", str(10**14)], capsys)
-    assert code == 2
-    assert "not enough memory" in message
+    for option, number in (("--num-steps", 10**14), ("--num-steps", 10**20), ("--num-envs", 10**15)):
+        code, message = failure(["demo", option, str(number)], capsys)
+        assert code == 2
+        assert "not enough memory: the rewards alone would take" in message
 
 
 def test_environment_without_flat_observations(capsys):

@@ -232,6 +232,7 @@ void fill_decays(Tile<Real>& tile, Index i, Real* decays) {
     const Index t = tile.first_step(i), env = tile.env(i), first = tile.first[i], steps = tile.steps;
     const Real* const ratios = in_env(rollout.ratios, t, env);
     const std::uint8_t* const mask = rollout.mask ? in_env(rollout.mask, t, env) : nullptr;
+    const View<const double> gammas = rollout.wide_gammas, lambdas = rollout.wide_lambdas;  // copies: see write_decays
     const auto number = [t, env](auto v, const View<const double>& of, Index k) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
         const double* const at = of.at(t + k, env);
@@ -240,7 +241,7 @@ void fill_decays(Tile<Real>& tile, Index i, Real* decays) {
     double traces[Tile<Real>::most_steps + 1];
     for_each_vector<double>(first, steps, [&](auto v, Index k) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
-        V::store(traces + k, trace_of<V>(number(v, rollout.wide_lambdas, k), ratios + k));
+        V::store(traces + k, trace_of<V>(number(v, lambdas, k), ratios + k));
     });
     traces[steps] = tile.traces[i];
     for (Index k = steps - 1, next = steps; mask && k >= first; --k) {
@@ -249,7 +250,7 @@ void fill_decays(Tile<Real>& tile, Index i, Real* decays) {
     }
     for_each_vector<double>(first, steps, [&](auto v, Index k) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
-        V::store(decays + k, number(v, rollout.wide_gammas, k) * V::load(traces + k + 1));
+        V::store(decays + k, number(v, gammas, k) * V::load(traces + k + 1));
     });
     tile.traces[i] = traces[first];
 }

@@ -148,16 +148,17 @@ struct RowScratch {
 template <class Real>
 void write_decays(const CanonicalRollout<Real>& rollout, Index t, Index first, Index last, double* traces,
                   Real* decays) {
-    for_each_vector<double>(0, last - first, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
+    // Locals, because the stores could change what the rollout holds, as far as a compiler knows.
+    const double *const gammas = rollout.wide_gammas.at(t, first), *const lambdas = rollout.wide_lambdas.at(t, first);
+    const bool gammas_vary = rollout.wide_gammas.env, lambdas_vary = rollout.wide_lambdas.env;
+    const Real* const ratios = rollout.ratios.at(t, first);
+    const std::uint8_t* const mask = rollout.mask ? rollout.mask.at(t, first) : nullptr;
+    for_each_vector<double>(0, last - first, [=](auto v, Index n) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
-        const auto number = [&](const View<const double>& of) FASTGAE_INLINE_LAMBDA {
-            const double* const at = of.at(t, first + n);
-            return of.env ? V::load(at) : V::all(*at);
-        };
         const auto following = V::load(traces + n);
-        auto trace = trace_of<V>(number(rollout.wide_lambdas), rollout.ratios.at(t, first + n));
-        if (rollout.mask) trace = V::select(V::zero_flags(rollout.mask.at(t, first + n)), following, trace);
-        V::store(decays + n, number(rollout.wide_gammas) * following);
+        auto trace = trace_of<V>(lambdas_vary ? V::load(lambdas + n) : V::all(*lambdas), ratios + n);
+        if (mask) trace = V::select(V::zero_flags(mask + n), following, trace);
+        V::store(decays + n, (gammas_vary ? V::load(gammas + n) : V::all(*gammas)) * following);
         V::store(traces + n, trace);
     });
 }

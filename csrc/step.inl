@@ -57,6 +57,9 @@ struct KnownOptions : Options {
     static constexpr bool separate() { return ratios; }
 };
 using NoOptions = KnownOptions<Masked::no, false, false>;
+struct OnlyUpgo : NoOptions {
+    static constexpr bool plain = false, upgo = true;
+};
 
 // All other options. A step looks up those that every estimator may have.
 template <bool has_ratios, bool is_tail_normalized>
@@ -79,6 +82,7 @@ auto with_options(const Options& options, const Run& run) {
         if (options.ratios) return run(KnownOptions<Masked::blanks, true, false>{options});
         return run(KnownOptions<Masked::blanks, false, true>{options});
     }
+    if (options.upgo && options.numbers && !options.mask) return run(OnlyUpgo{options});
     if (options.tail_normalized) return run(OptionsOf<false, true>{options});
     return options.ratios ? run(OptionsOf<true, false>{options}) : run(OptionsOf<false, false>{options});
 }

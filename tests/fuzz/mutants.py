@@ -55,7 +55,7 @@ n-step returns from a step that does not exist | csrc/n_step_returns.inl
 - V::store(to, V::select(skipped, V::load(to), here));
 + V::store(to, here);
 Retrace with the ratio of a skipped step | csrc/rows.inl
-- trace = V::select(V::zero_flags(rollout.mask.at(t, first + n)), following, trace)
+- trace = V::select(V::zero_flags(mask + n), following, trace)
 + trace = trace
 Retrace that loses c between tiles | csrc/lanes.inl
 - tile.traces[i] = traces[first];

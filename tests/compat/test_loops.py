@@ -236,7 +236,7 @@ def forms(function, given):
 def test_functions_of_arrays():
     """Float32 has the same bits, but for RLax and TD(lambda), which round in another order.
 
-    tests/test_testing.py compares the functions without a loop here: `identify` names the equation of each.
+    tests/test_readings.py compares the functions without a loop here: `identify` names the equation of each.
     """
     for name, (function, arguments, numbers) in {**CALLS, **NUMPY_CALLS}.items():
         loop = LOOPS.get(max((each for each in LOOPS if name.startswith(each)), key=len, default=""))

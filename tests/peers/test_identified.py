@@ -1,6 +1,6 @@
 """fastgae.testing names the convention of libraries' own functions whose names of arguments no hook checks.
 
-Of other libraries, test_peers.py compares the numbers, and tests/test_testing.py identifies the functions of compat.
+Of other libraries, test_peers.py compares the numbers, and tests/test_readings.py identifies the functions of compat.
 """
 
 import importlib

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastgae import compat
+from loops import BESSEL, GAE, GIVEN, LONGER
 
-GIVEN = "gamma=gamma, gae_lambda=gae_lambda"
-DONE = f"fastgae.gae(rewards, values, terminated, last_values=last_values, {GIVEN})"
-BESSEL = "normalised advantages (mean 0, Bessel's std 1)"
+OF_ZEROS = f"fastgae.gae((rewards * mask), (values * mask), terminated=None, last_values=0.0, {GIVEN}, time_axis=1)"
 
 
 class Peer(NamedTuple):
@@ -30,6 +29,10 @@ def _sample_factory(function: Any) -> Callable[..., Any]:
     return adapted
 
 
+def _labml(made: Any) -> Callable[..., Any]:
+    return lambda done, rewards, values, gamma, lam: made(*rewards.shape, gamma, lam)(done, rewards, values)
+
+
 def _skrl(function: Any, **settings: Any) -> Callable[..., Any]:
     return lambda rewards, terminated, truncated, values, last_values, gamma, gae_lambda: function(
         rewards=rewards, terminated=terminated, truncated=truncated, values=values, last_values=last_values,
@@ -46,25 +49,17 @@ PEERS = {
         "truncation_dropped",
         names={"truncation": "truncated", "termination": "terminated"},
     ),
-    "cleanrl": Peer(compat.cleanrl.compute_gae, DONE, ["advantages", "returns"]),
+    "cleanrl": Peer(compat.cleanrl.compute_gae, GAE, ["advantages", "returns"]),
     "labml": Peer(
         compat.labml.GAE,
         f"fastgae.gae(rewards, values, terminated, {GIVEN}, time_axis=1)",
         ["advantages"],
-        adapted=lambda made: (
-            lambda done, rewards, values, gamma, gae_lambda: made(*rewards.shape, gamma, gae_lambda)(
-                done, rewards, values
-            )
-        ),
+        adapted=_labml,
     ),
-    "openrlhf": Peer(
-        compat.openrlhf.get_advantages_and_returns,
-        f"fastgae.gae((rewards * mask), (values * mask), terminated=None, last_values=0.0, {GIVEN}, time_axis=1)",
-        ["advantages", "returns"],
-    ),
+    "openrlhf": Peer(compat.openrlhf.get_advantages_and_returns, OF_ZEROS, ["advantages", "returns"]),
     "paper2code": Peer(
         compat.paper2code.compute_gae,
-        f"fastgae.gae(rewards, values, terminated, {GIVEN})",
+        LONGER,
         ["normalised advantages (mean 0, std 1)", "returns"],
         "truncation_ignored both_flags",
     ),
@@ -80,7 +75,7 @@ PEERS = {
     ),
     "rl_games": Peer(
         compat.rl_games.discount_values,
-        DONE,
+        GAE,
         ["advantages"],
         adapted=lambda function: (
             lambda next_done, last_values, starts, values, rewards, gamma, tau: function(
@@ -106,7 +101,7 @@ PEERS = {
         ["returns"],
         "value_of_the_reset_observation last_values_missing",
     ),
-    "rsl_rl": Peer(compat.rsl_rl.compute_returns, DONE, ["returns", BESSEL]),
+    "rsl_rl": Peer(compat.rsl_rl.compute_returns, GAE, ["returns", BESSEL]),
     "sample_factory": Peer(
         compat.sample_factory.gae_advantages,
         "fastgae.reverse_scan((((rewards * mask) + gamma * np.where(terminated, 0, np.concatenate([(values[:-1] * "
@@ -115,7 +110,7 @@ PEERS = {
         ["advantages"],
         adapted=_sample_factory,
     ),
-    "skrl": Peer(compat.skrl.compute_gae, DONE, ["returns", BESSEL], "truncation_ignored", _skrl),
+    "skrl": Peer(compat.skrl.compute_gae, GAE, ["returns", BESSEL], "truncation_ignored", _skrl),
     "skrl time_limit_bootstrap": Peer(
         compat.skrl.compute_gae,
         f"fastgae.gae(rewards, values, terminated | truncated, last_values=last_values, {GIVEN})",
@@ -134,11 +129,7 @@ PEERS = {
         f"fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, {GIVEN})",
         ["advantages", "returns"],
     ),
-    "trl": Peer(
-        compat.trl.compute_advantages,
-        f"fastgae.gae((rewards * mask), (values * mask), terminated=None, last_values=0.0, {GIVEN}, time_axis=1)",
-        ["values", BESSEL, "returns"],
-    ),
+    "trl": Peer(compat.trl.compute_advantages, OF_ZEROS, ["values", BESSEL, "returns"]),
     "verl": Peer(
         compat.verl.compute_gae_advantage_return,
         f"fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, {GIVEN}, time_axis=1)",

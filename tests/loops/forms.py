@@ -1,0 +1,206 @@
+"""Functions of all forms, and what ``identify`` must say of each: it calls them, and reads their results, in many ways.
+
+The loops of libraries are in the other files.
+"""
+
+from functools import partial
+
+import numpy as np
+
+import fastgae
+
+SAID = []
+
+
+def says(findings, *words, **names):
+    """Add a function, and the findings and some words of its report. "unknown": its convention is unknown."""
+    return lambda function: SAID.append((function, findings, words, names or None))
+
+
+def gae(rewards, values, dones, **given):
+    return fastgae.gae(rewards, values, dones, **given).advantages
+
+
+# The arrays that they take, and the rows.
+says("", "dones (terminated)", dones="terminated")(
+    lambda rewards, values, dones, last_value: gae(rewards, values, dones, last_values=last_value)
+)
+# ``next_done`` is a flag of the last step, unless no other argument has the flags of the steps.
+says("", "next_value (next_values), next_done (done); passed as")(
+    lambda reward, value, next_value, next_done: gae(reward, value, next_done, next_values=next_value)
+)
+# RLinf
+says("", "flags with T + 1 rows, of which step t has row t + 1")(
+    lambda rewards, values, dones: gae(rewards, values, dones[1:])
+)
+# In PufferLib, rows come with the next observation, and there is one result less.
+says("", "one row late", "the same bits as this call")(
+    lambda rewards, values, dones: gae(rewards[1:], values, dones[1:])
+)
+says("", "outputs result: advantages")(
+    lambda rewards, values, dones: np.pad(gae(rewards, values, dones), [(0, 1), (0, 0)])  # one result more
+)
+# Calls that slice along time are written for NumPy arrays with time first.
+says("last_row_dropped", "the same bits as this call, with arrays of shape (T, N)")(
+    lambda rewards, values, dones: gae(rewards[:, :-1], values, dones[:, :-1], time_axis=1)
+)
+says("last_row_dropped", "the same bits as this call arguments")(
+    lambda rewards, values, dones: gae(rewards[:-1], values, dones[:-1])
+)
+# Arguments without names.
+says("inputs_written", "it writes into rewards")(
+    lambda rewards, values, dones, last_values, /: gae(
+        rewards, values, dones, last_values=last_values, out=(rewards, None)
+    )
+)
+
+
+@says("", "passed as numpy arrays of shape (T,), values with T + 1 rows", val="values", d="done")
+def of_one_env(rew, val, d, /):
+    advantages = []
+    for t in reversed(range(len(rew))):
+        going_on = not d[t]
+        delta = rew[t] + 0.99 * val[t + 1] * going_on - val[t]
+        advantages.insert(0, delta + 0.99 * 0.95 * going_on * (advantages[0] if advantages else 0))
+    return advantages
+
+
+@says("", "tuples of T arrays of shape (N,)")
+def of_tuples(rewards, values, dones, next_value):
+    values = values + (next_value,)  # noqa: RUF005 – a list or an array would take it in another way
+    return gae(*map(np.array, (rewards, values, dones)), gamma=0.9, gae_lambda=0.5)
+
+
+@says("", "arrays of shape (T, 1)")
+def of_columns(rewards, values):
+    advantages = gae(rewards.reshape(-1, 1), values.reshape(-1, 1), None, last_values=0.0)
+    return advantages, advantages + values
+
+
+@says("", "next_mask (next_going_on)")
+def with_the_flag_after_the_last_step(rewards, values, not_starts, next_mask, last_values):
+    going_on = np.concatenate([not_starts[1:], next_mask[np.newaxis]])
+    return gae(rewards, values, 1 - going_on, last_values=last_values)
+
+
+@says("", "fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, gamma=0.99, ")
+def of_discounts(rewards, values, next_values, truncated, discount_t, gae_lambda):
+    delta = rewards + discount_t * next_values - values
+    return fastgae.reverse_scan(delta, discount_t * gae_lambda * (1 - truncated))
+
+
+@says(
+    "",
+    "outputs targets: returns, weights: advantages divided by their std",
+    "tail_normalized=True, gamma=gamma, gae_lambda=gae_lambda, time_axis=1)",
+)
+def tail(rewards, values, terminated, last_values, gamma, gae_lambda):
+    given = {"last_values": last_values, "gamma": gamma, "gae_lambda": gae_lambda, "time_axis": 1}
+    result = fastgae.gae(rewards, values, terminated, **given, tail_normalized=True)
+    return {"targets": result.returns, "weights": result.advantages / result.advantages.std()}
+
+
+# Calls of functions without flags can be made: they pass flags where fastgae needs some.
+@says("last_row_dropped", "(mean 0, std 1) call fastgae.gae(rewards[:-1], values[:-1], terminated=None, last_values=v")
+def normalised_over_fewer_rows(rewards, values):
+    advantages = gae(rewards[:-1], values, np.zeros_like(rewards[:-1], bool))
+    return (advantages - advantages.mean()) / advantages.std()
+
+
+@says("no_bootstrap", "np.where(np.zeros_like(rewards, bool), 0, np.where(mask, gamma * gae_lambda, 1))")
+def without_bootstrap(rewards, values, mask, gamma, gae_lambda):
+    return fastgae.reverse_scan((rewards - values) * mask, np.where(mask, gamma * gae_lambda, 1).astype(np.float32))
+
+
+@says("")
+def that_stops_without_rewards(rewards, values, dones, last_values):
+    """What it raised while its arguments were tried is no finding."""
+    assert rewards.any()
+    return gae(rewards, values, dones, last_values=last_values)
+
+
+@says("", "terminated=None, last_values=0.0, gamma=0.9, gae_lambda=gae_lambda)", "filled_in: no findings")
+@partial(partial, mask=None, gamma=0.9)
+def filled_in(rewards, values, mask, gamma, gae_lambda):
+    given = {"last_values": 0.0, "mask": mask, "gamma": gamma, "gae_lambda": gae_lambda}
+    return gae(rewards, values, None, **given)
+
+
+@says("trace_not_cut", "rewards = [[0], [0]], values = [[0], [0]], episode_starts = [[0], [1]], last_values = [1]")
+def that_cuts_no_trace(rewards, values, episode_starts, last_values):
+    """In the smallest rollout, no episode ends in the last step: no argument would say so."""
+    going_on = np.concatenate([1 - episode_starts[1:], 1 + 0 * episode_starts[:1]])
+    following = np.concatenate([values[1:], last_values[np.newaxis]])
+    return fastgae.reverse_scan(rewards + np.float32(0.99) * going_on * following - values, np.float32(0.9405))
+
+
+@says("value_of_padding", "its advantage is 0")
+def of_answers(rewards, values, mask, gamma, gae_lambda):
+    """A mask says which steps exist, and is no other flag."""
+    delta = rewards + gamma * np.concatenate([values[1:], 0 * values[:1]]) - values
+    return fastgae.reverse_scan(delta * mask, gamma * gae_lambda * mask)
+
+
+@says("one_episode")
+def of_masked_episodes(rewards, values, terminated, truncated, next_values, mask, gamma, gae_lambda):
+    """Nor is a mask one of answers where the loop has a mistake."""
+    delta = rewards + gamma * next_values * (1 - terminated) - values
+    return fastgae.reverse_scan(delta * mask, gamma * gae_lambda * (1 - terminated) * (1 - truncated) * mask)
+
+
+@says("unknown")
+def beside_rewards_to_go(rewards, values, dones, last_values, gamma, gae_lambda):
+    """The other output shows gamma, but gae_lambda has an effect, too."""
+    given = {"last_values": last_values, "gamma": gamma}
+    advantages = gae(rewards, values, dones, **given, gae_lambda=gae_lambda)
+    return np.tanh(advantages), fastgae.discounted_returns(rewards, dones, **given)
+
+
+# A mask says which steps exist.
+says("", "a step before a masked one ends the sequence", mask="mask")(
+    lambda rewards, values, mask, last_values: gae(
+        rewards, values, ~np.concatenate([mask[1:], mask[:1] | True]), last_values=last_values
+    )
+)
+
+
+# What they return.
+says("", "n_step_returns(rewards, values, terminated, last_values=last_values, n=5, gamma=0.99)")(
+    lambda rewards, values, dones, last_values: fastgae.n_step_returns(
+        rewards, values, dones, n=5, gamma=0.99, last_values=last_values
+    )
+)
+says("", "equal to this call, but for the dtype or the sign of zeros")(
+    lambda rewards, values, dones, last_values: gae(rewards, values, dones, last_values=last_values).astype(np.float64)
+)
+says("", "outputs result[0]: centred advantages (per env, mean 0), result[1]: centred advantages (mean 0)")(
+    lambda rewards, values: (
+        (advantages := gae(rewards, values, None, last_values=0.0)) - advantages.mean(0),
+        advantages - advantages.mean(),
+    )
+)
+# Outputs that are something else are no reason to read a right loop as a wrong one.
+says("output_unknown")(
+    lambda rewards, values, dones, last_values: (*fastgae.gae(rewards, values, dones, last_values=last_values), dones)
+)
+says("output_unknown")(
+    lambda rewards, values: ((advantages := gae(rewards, values, None, last_values=0.0)), advantages * values)
+)
+# A mistake is shown beside the same estimator without it.
+says(
+    "last_values_ignored", "advantages [0.99], by fastgae.upgo(rewards, values, terminated, last_values=last_values, "
+)(lambda rewards, values, dones, last_values: fastgae.upgo(rewards, values, dones, last_values=0 * last_values)[0])
+says("flags_mixed_up", "terminated = [[1]], for which <lambda> has no argument, final_values = ")(
+    lambda rewards, values, truncated, last_values: gae(rewards, values, truncated, last_values=last_values)
+)
+# rsl_rl and rl_games add gamma V(s_t) to the reward before they compute advantages.
+says("value_of_the_same_state", "final_values=values, gamma=0.99", "final_values = [[1]], for which <lambda> has no")(
+    lambda rewards, values, dones, time_outs, last_values: gae(
+        rewards + np.float32(0.99) * values * time_outs, values, dones, last_values=last_values
+    )
+)
+says("unknown", "final_values=values")(  # the best that it can do
+    lambda rewards, values, terminated, truncated, last_values: np.tanh(
+        gae(rewards, values, terminated, truncated=truncated, last_values=last_values, final_values=values)
+    )
+)

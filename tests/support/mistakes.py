@@ -1,14 +1,13 @@
 """Mistakes that people make: each changes the arguments of a correct call, which a recorded rollout gave."""
 
+from functools import partial
+
 import numpy as np
 
 
-def late(call, recorded, value):
-    shift(call, recorded, value, 1)
-
-
-def early(call, recorded, value):
-    shift(call, recorded, value, -1)
+def setting(made):
+    """Return a mistake that passes other arguments, which a function makes of the right ones."""
+    return lambda call, recorded, value: call.update(made(call))
 
 
 def shift(call, recorded, value, by):
@@ -20,13 +19,13 @@ def shift(call, recorded, value, by):
         call["final_values"] = recorded.values_by(value)[1][call["truncated"]]
 
 
+late, early = partial(shift, by=1), partial(shift, by=-1)
+both = setting(lambda call: {"terminated": call["terminated"] | call["truncated"]})
+
+
 def merged(call, recorded, value):
     call["terminated"] = call["terminated"] | call.pop("truncated")
     call.pop("final_values", None)
-
-
-def both(call, recorded, value):
-    call["terminated"] = call["terminated"] | call["truncated"]
 
 
 def unflagged(call, recorded, value):
@@ -40,39 +39,29 @@ def inverted(call, recorded, value):
     call["terminated"] = ~call["terminated"]
 
 
-def no_bootstrap(call, recorded, value):
-    set_last(call, np.zeros_like(call["values"][-1]))
-
-
-def own_bootstrap(call, recorded, value):
-    set_last(call, call["values"][-1])
-
-
-def set_last(call, last):
+def with_last(call, last):
     if "last_values" in call:
-        call["last_values"] = last
-    else:
-        call["next_values"] = np.concatenate([call["next_values"][:-1], last[np.newaxis]])
+        return {"last_values": last}
+    return {"next_values": np.concatenate([call["next_values"][:-1], last[np.newaxis]])}
+
+
+no_bootstrap = setting(lambda call: with_last(call, 0 * call["values"][-1]))
+own_bootstrap = setting(lambda call: with_last(call, call["values"][-1]))
+
+
+def with_final(call, dense):
+    if "final_values" in call:
+        return {"final_values": dense[call["truncated"]]}
+    return {"next_values": np.where(call["truncated"], dense, call["next_values"])}
 
 
 def of_next_episode(call, recorded, value):
     last = recorded.values_by(value)[2]
-    set_final(call, np.concatenate([call["values"][1:], last[np.newaxis]]))
+    call.update(with_final(call, np.concatenate([call["values"][1:], last[np.newaxis]])))
 
 
-def of_same_state(call, recorded, value):
-    set_final(call, call["values"])
-
-
-def zero_final(call, recorded, value):
-    set_final(call, np.zeros_like(call["values"]))
-
-
-def set_final(call, dense):
-    if "final_values" in call:
-        call["final_values"] = dense[call["truncated"]]
-    else:
-        call["next_values"] = np.where(call["truncated"], dense, call["next_values"])
+of_same_state = setting(lambda call: with_final(call, call["values"]))
+zero_final = setting(lambda call: with_final(call, 0 * call["values"]))
 
 
 def no_autoreset(call, recorded, value):
@@ -86,20 +75,15 @@ def wrong_autoreset(call, recorded, value):
     call.pop("final_values", None)
 
 
-def other_gamma(call, recorded, value):
-    call["gamma"] = 0.9
-
-
-def rescaled(call, recorded, value):
-    call["rewards"] = call["rewards"] * 0.1
-
-
-def rewards_late(call, recorded, value):
-    call["rewards"] = np.roll(call["rewards"], 1, 0)
-
-
-def rewards_early(call, recorded, value):
-    call["rewards"] = np.roll(call["rewards"], -1, 0)
+swapped_axes = setting(lambda call: {"time_axis": 1})
+other_gamma = setting(lambda call: {"gamma": 0.9})
+rounded_gamma = setting(lambda call: {"gamma": float(np.float16(0.99))})
+rescaled = setting(lambda call: {"rewards": call["rewards"] * 0.1})
+clipped = setting(lambda call: {"rewards": np.clip(call["rewards"], -1, 1)})
+rewards_late = setting(lambda call: {"rewards": np.roll(call["rewards"], 1, 0)})
+rewards_early = setting(lambda call: {"rewards": np.roll(call["rewards"], -1, 0)})
+# Row t has the value of observation t - 1, or t + 1, as in a loop that evaluates it after the step.
+values_late = setting(lambda call: {"values": np.concatenate([call["values"][:1], call["values"][:-1]])})
 
 
 def values_of_other_envs(call, recorded, value):
@@ -110,10 +94,6 @@ def values_of_other_envs(call, recorded, value):
         final = np.zeros(call["rewards"].shape, np.float32)
         final[call["truncated"]] = call["final_values"]
         call["final_values"] = final[:, order]
-
-
-def swapped_axes(call, recorded, value):
-    call["time_axis"] = 1
 
 
 def no_prev_done(call, recorded, value):
@@ -128,26 +108,12 @@ def not_a_number(call, recorded, value):
     call["values"][350, 0] = np.nan
 
 
-def rounded_gamma(call, recorded, value):
-    call["gamma"] = float(np.float16(0.99))
-
-
 def whitened(call, recorded, value):
     rewards = call["rewards"]
     call["rewards"] = (rewards - rewards.mean()) / (rewards.std() + 1e-8)
 
 
-def clipped(call, recorded, value):
-    call["rewards"] = np.clip(call["rewards"], -1, 1)
-
-
-def values_late(call, recorded, value):
-    """Store in row t the value of observation t - 1."""
-    call["values"] = np.concatenate([call["values"][:1], call["values"][:-1]])
-
-
 def values_early(call, recorded, value):
-    """Store in row t the value of observation t + 1, as a loop does that evaluates it after the step."""
     call["values"] = np.concatenate([call["values"][1:], recorded.values_by(value)[2][np.newaxis]])
 
 

@@ -1,6 +1,7 @@
 """The corpus of ``identify``: loops as people write them, each in its smallest form, and what must be said of them."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 GIVEN = "gamma=gamma, gae_lambda=gae_lambda"
@@ -37,6 +38,13 @@ class Corpus(dict[str, Loop]):
             return function
 
         return add
+
+
+def later(array, last):
+    """Return an array or a tensor from its second row on, and then a last row."""
+    result = deepcopy(array)
+    result[:-1], result[-1] = array[1:], last
+    return result
 
 
 def swept(deltas, going_on, decay):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import BOTH, GAE, GIVEN, LAST, LONGER, NO_LAST, Corpus, swept
+from . import BOTH, GAE, GIVEN, LAST, LONGER, NO_LAST, Corpus, later, swept
 
 corpus = Corpus()
 says = corpus.says
@@ -10,9 +10,8 @@ says = corpus.says
 
 @says(GAE, BOTH)
 def stable_baselines3(rewards, values, episode_starts, last_values, dones, gamma, gae_lambda):
-    going_on = 1.0 - np.concatenate([episode_starts[1:], dones[np.newaxis]])
-    following = np.concatenate([values[1:], last_values[np.newaxis]])
-    advantages = swept(rewards + gamma * following * going_on - values, going_on, gamma * gae_lambda)
+    going_on = 1.0 - later(episode_starts, dones)
+    advantages = swept(rewards + gamma * later(values, last_values) * going_on - values, going_on, gamma * gae_lambda)
     return advantages, advantages + values
 
 
@@ -39,7 +38,7 @@ def spinning_up(rews, vals, last_val, gamma, lam):
 
 @says(GAE, ("returns", "normalised advantages (mean 0, std 1)"))
 def rsl_rl(rewards, values, dones, last_values, gamma, lam):
-    following = np.concatenate([values[1:], last_values[None]])
+    following = later(values, last_values)
     returns = swept(rewards + gamma * following * (1 - dones) - values, 1 - dones, gamma * lam) + values
     advantages = returns - values
     return returns, (advantages - advantages.mean()) / (advantages.std() + 1e-8)
@@ -68,8 +67,7 @@ def habitat(rewards, value_preds, masks, next_value, gamma, tau):
 
 @says("", "advantages", "value_of_padding", mask="mask")
 def batch_ppo(reward, value, mask, discount, gae_lambda):
-    following = np.concatenate([value[1:], 0 * value[:1]])
-    return swept(mask * (reward + discount * following - value), np.ones_like(mask), discount * gae_lambda)
+    return swept(mask * (reward + discount * later(value, 0) - value), np.ones_like(mask), discount * gae_lambda)
 
 
 @says(
@@ -78,12 +76,8 @@ def batch_ppo(reward, value, mask, discount, gae_lambda):
     "truncation_dropped",
 )
 def mappo(rewards, value_preds, masks, bad_masks, gamma, gae_lambda):
-    returns, gae = np.zeros_like(rewards), 0
-    for t in reversed(range(len(rewards))):
-        delta = rewards[t] + gamma * value_preds[t + 1] * masks[t + 1] - value_preds[t]
-        gae = (delta + gamma * gae_lambda * masks[t + 1] * gae) * bad_masks[t + 1]
-        returns[t] = gae + value_preds[t]
-    return returns
+    deltas = rewards + gamma * value_preds[1:] * masks[1:] - value_preds[:-1]
+    return swept(deltas * bad_masks[1:], masks[1:] * bad_masks[1:], gamma * gae_lambda) + value_preds[:-1]
 
 
 @says(GAE, "returns")
@@ -97,9 +91,8 @@ def higgsfield(next_value, rewards, masks, values, gamma=0.99, tau=0.95):
 
 @says(GAE)
 def torch_ac(rewards, values, masks, next_mask, next_value, discount, gae_lambda):
-    going_on = np.concatenate([masks[1:], next_mask[None]])
-    following = np.concatenate([values[1:], next_value[None]])
-    return swept(rewards + discount * following * going_on - values, going_on, discount * gae_lambda)
+    going_on = later(masks, next_mask)
+    return swept(rewards + discount * later(values, next_value) * going_on - values, going_on, discount * gae_lambda)
 
 
 @says(NO_LAST, BOTH, "last_values_missing")
@@ -150,11 +143,9 @@ def minimal_rl(r, v, v_next, done_mask, gamma, lmbda):
 
 @says("", BOTH, "trace_not_cut")
 def pfrl(reward, v_pred, next_v_pred, nonterminal, gamma, lambd):
-    advantages, advantage = [], 0.0
-    for r, v, after, going_on in [*zip(reward, v_pred, next_v_pred, nonterminal, strict=True)][::-1]:
-        advantage = r + gamma * going_on * after - v + gamma * lambd * advantage
-        advantages.insert(0, advantage)
-    return np.array(advantages), np.array(advantages) + v_pred
+    deltas = reward + gamma * nonterminal * next_v_pred - v_pred
+    advantages = swept(deltas, np.ones_like(deltas), gamma * lambd)
+    return advantages, advantages + v_pred
 
 
 @says(f"fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, {GIVEN})", BOTH)
@@ -170,14 +161,8 @@ def di_engine(value, next_value, reward, done, traj_flag, gamma, lambda_):
 
 @says("", BOTH)
 def rlpyt(reward, value, done, bootstrap_value, discount, gae_lambda, timeout):
-    following = np.concatenate([value[1:], bootstrap_value[None]])
-    deltas = reward + discount * following * (1 - done) - value
-    advantages, last = np.zeros_like(deltas), 0
-    for t in reversed(range(len(deltas))):
-        advantages[t] = deltas[t] + discount * gae_lambda * (1 - done[t]) * last
-        if t + 1 < len(deltas):
-            advantages[t] = np.where(timeout[t + 1], deltas[t], advantages[t])
-        last = advantages[t]
+    deltas = reward + discount * later(value, bootstrap_value) * (1 - done) - value
+    advantages = swept(deltas, (1 - done) * (1 - later(timeout, 0)), discount * gae_lambda)
     return advantages, advantages + value
 
 
@@ -206,9 +191,7 @@ def ml_agents(rewards, value_estimates, value_next, gamma, lambd):
     ("returns", "advantages"),
 )
 def a2c(rewards, values, dones, next_value, gamma):
-    returns, following = np.zeros_like(rewards), next_value
-    for t in reversed(range(len(rewards))):
-        returns[t] = following = rewards[t] + gamma * following * (1 - dones[t])
+    returns = swept(rewards + gamma * later(0 * rewards, next_value) * (1 - dones), 1 - dones, gamma)
     return returns, returns - values
 
 
@@ -219,19 +202,17 @@ def monte_carlo(rewards, values, gamma):
 
 @says("fastgae.gae(rewards, values, terminated, last_values=last_values, gamma=gamma, gae_lambda=0.97)")
 def lambda_built_in(rewards, values, dones, last_value, gamma):
-    following = np.concatenate([values[1:], last_value[None]])
-    return swept(rewards + gamma * following * (1 - dones) - values, 1 - dones, gamma * 0.97)
+    return swept(rewards + gamma * later(values, last_value) * (1 - dones) - values, 1 - dones, gamma * 0.97)
 
 
 @says("fastgae.gae(rewards, values, terminated, last_values=last_values, gamma=0.9, gae_lambda=gae_lambda)")
 def gamma_built_in(rewards, values, dones, last_value, lam):
-    following = np.concatenate([values[1:], last_value[None]])
-    return swept(rewards + 0.9 * following * (1 - dones) - values, 1 - dones, 0.9 * lam)
+    return swept(rewards + 0.9 * later(values, last_value) * (1 - dones) - values, 1 - dones, 0.9 * lam)
 
 
 @says("fastgae.gae(rewards, values, terminated, last_values=last_values, gamma=gamma, gae_lambda=0)")
 def one_step(rewards, values, dones, last_value, gamma):
-    return rewards + gamma * np.concatenate([values[1:], last_value[None]]) * (1 - dones) - values
+    return rewards + gamma * later(values, last_value) * (1 - dones) - values
 
 
 @says(
@@ -285,13 +266,9 @@ def pymarl(rewards, terminated, mask, target_qs, gamma, td_lambda):
 @says("", ("advantages", "returns"))
 def impala(log_rhos, discounts, rewards, values, bootstrap_value):
     ratios = np.minimum(1.0, np.exp(log_rhos))
-    following = np.concatenate([values[1:], bootstrap_value[None]])
-    deltas, total, vs = ratios * (rewards + discounts * following - values), 0, np.zeros_like(values)
-    for t in reversed(range(len(rewards))):
-        total = deltas[t] + discounts[t] * ratios[t] * total
-        vs[t] = values[t] + total
-    after = np.concatenate([vs[1:], bootstrap_value[None]])
-    return ratios * (rewards + discounts * after - values), vs
+    deltas = ratios * (rewards + discounts * later(values, bootstrap_value) - values)
+    vs = values + swept(deltas, discounts * ratios, 1)
+    return ratios * (rewards + discounts * later(vs, bootstrap_value) - values), vs
 
 
 @says(

@@ -9,25 +9,26 @@ corpus = Corpus()
 says = corpus.says
 
 
+def swept(deltas, going_on, decay, total=0.0):
+    """Return the sums along time that most loops have in common."""
+    sums = []
+    for delta, alive in zip(deltas[::-1], going_on[::-1], strict=True):
+        total = delta + decay * alive * total
+        sums.append(total)
+    return jnp.stack(sums[::-1])
+
+
 @says(f"fastgae.gae(rewards[:-1], values, terminated[:-1], {GIVEN})", BOTH, "last_row_dropped raises")
 def gymnax_blines(value, reward, done, discount, gae_lambda):
-    advantages, gae = [], 0.0
-    for t in reversed(range(len(reward) - 1)):
-        delta = reward[t] + discount * value[t + 1] * (1 - done[t]) - value[t]
-        gae = delta + discount * gae_lambda * (1 - done[t]) * gae
-        advantages.append(gae)
-    advantages = jnp.array(advantages[::-1])
+    going_on = 1 - done[:-1]
+    advantages = swept(reward[:-1] + discount * value[1:] * going_on - value[:-1], going_on, discount * gae_lambda)
     return advantages, advantages + value[:-1]
 
 
 @says(LONGER)
 def flax_example(rewards, terminal_masks, values, discount, gae_param):
-    advantages, gae = [], 0.0
-    for t in reversed(range(len(rewards))):
-        delta = rewards[t] + discount * values[t + 1] * terminal_masks[t] - values[t]
-        gae = delta + discount * gae_param * terminal_masks[t] * gae
-        advantages.append(gae)
-    return jnp.array(advantages[::-1])
+    deltas = rewards + discount * values[1:] * terminal_masks - values[:-1]
+    return swept(deltas, terminal_masks, discount * gae_param)
 
 
 @says("fastgae.gae(rewards, values, terminated, gamma=0.99, gae_lambda=gae_lambda)")
@@ -75,18 +76,9 @@ def clean_rl(rewards, values, dones, next_value, next_done, gamma=0.99, gae_lamb
 def mixed(rewards, values, terminations, truncations, last_values, gamma, lam):
     ended = jnp.maximum(terminations, truncations)
     deltas = rewards + gamma * jnp.concatenate([values[1:], last_values[None]]) * (1 - ended) - values
-    advantages, total = [], 0.0
-    for delta, end in zip(deltas[::-1], ended[::-1], strict=True):
-        total = delta + gamma * lam * (1 - end) * total
-        advantages.append(total)
-    return jnp.stack(advantages[::-1])
+    return swept(deltas, 1 - ended, gamma * lam)
 
 
 @says("fastgae.gae(rewards, values, terminated, next_values=next_values, gamma=0.97, gae_lambda=0.9)", "returns")
 def dreamer(reward, value, next_value, cont):
-    inputs = reward + 0.97 * cont * (1 - 0.9) * next_value
-    returns, total = [], next_value[-1]
-    for t in reversed(range(len(reward))):
-        total = inputs[t] + 0.97 * 0.9 * cont[t] * total
-        returns.append(total)
-    return jnp.stack(returns[::-1])
+    return swept(reward + 0.97 * cont * (1 - 0.9) * next_value, cont, 0.97 * 0.9, next_value[-1])

@@ -2,7 +2,7 @@
 
 import torch
 
-from . import BESSEL, BOTH, GAE, GIVEN, LAST, LONGER, TOKENS, Corpus, swept
+from . import BESSEL, BOTH, GAE, GIVEN, LAST, LONGER, TOKENS, Corpus, later, swept
 
 corpus = Corpus()
 says = corpus.says
@@ -41,9 +41,8 @@ def minimal_rl(r, v, v_prime, done_mask, gamma, lmbda):
 
 @says(f"fastgae.gae(rewards, values, terminated, {LAST}, {GIVEN})", ("advantages", "returns"))
 def flattened(rewards, values, dones, next_value, next_done, gamma, lam):
-    going_on = ~torch.cat([dones[1:], next_done[None]]).bool()
-    following = torch.cat([values[1:], next_value[None]])
-    advantages = swept(rewards + gamma * following * going_on - values, going_on, gamma * lam)
+    going_on = ~later(dones, next_done).bool()
+    advantages = swept(rewards + gamma * later(values, next_value) * going_on - values, going_on, gamma * lam)
     return advantages.reshape(-1), (advantages + values).reshape(-1)
 
 
@@ -58,11 +57,8 @@ def homework(rewards, values, dones, gamma, lam):
 @says(GAE, ("returns", BESSEL))
 def skrl(rewards, dones, values, next_values, discount_factor, lambda_coefficient):
     going_on = dones.logical_not()
-    following = torch.cat([values[1:], next_values[None]])
-    returns = swept(
-        rewards - values + discount_factor * going_on * following, going_on, discount_factor * lambda_coefficient
-    )
-    returns = returns + values
+    deltas = rewards - values + discount_factor * going_on * later(values, next_values)
+    returns = swept(deltas, going_on, discount_factor * lambda_coefficient) + values
     return returns, (returns - values - (returns - values).mean()) / ((returns - values).std() + 1e-8)
 
 
@@ -89,14 +85,9 @@ def rlhf(values, rewards, gamma, lam):
 )
 def torchbeast(log_rhos, discounts, rewards, values, bootstrap_value):
     ratios = log_rhos.exp().clamp(max=1.0)
-    following = torch.cat([values[1:], bootstrap_value[None]])
-    vs, total = values.clone(), torch.zeros_like(bootstrap_value)
-    for t in reversed(range(len(rewards))):
-        delta = ratios[t] * (rewards[t] + discounts[t] * following[t] - values[t])
-        total = delta + discounts[t] * ratios[t] * total
-        vs[t] += total
-    after = torch.cat([vs[1:], bootstrap_value[None]])
-    return vs, ratios * (rewards + discounts * after - values)
+    deltas = ratios * (rewards + discounts * later(values, bootstrap_value) - values)
+    vs = values + swept(deltas, discounts * ratios, 1)
+    return vs, ratios * (rewards + discounts * later(vs, bootstrap_value) - values)
 
 
 @says(GAE, BOTH, "inputs_written")
@@ -108,9 +99,5 @@ def in_place(rewards, values, dones, next_value, gamma, lam):
 
 @says(LONGER, "returns")
 def di_engine(bootstrap_values, rewards, gammas, lambda_, done):
-    following, returns = bootstrap_values[1:], torch.empty_like(rewards)
-    returns[-1] = rewards[-1] + (1 - done[-1]) * gammas * following[-1]
-    for t in reversed(range(len(rewards) - 1)):
-        mixed = lambda_ * returns[t + 1] + (1 - lambda_) * following[t]
-        returns[t] = rewards[t] + (1 - done[t]) * gammas * mixed
-    return returns
+    weights = later(torch.full_like(rewards, 1 - lambda_), 1)  # the last step has only V'
+    return swept(rewards + (1 - done) * gammas * weights * bootstrap_values[1:], 1 - done, gammas * lambda_)

@@ -29,10 +29,10 @@ def carried(rewards, values, mask, gamma, lam):
 
 
 def whiten(numbers, kept, shift_mean=True, ddof=1):
-    """Return numbers with a standard deviation of 1, where they are kept."""
-    mean, count = numbers[kept > 0].mean(), (kept > 0).sum()
-    var = ((numbers - mean) ** 2 * kept).sum() / (count - ddof)
-    return (numbers - mean) / np.sqrt(var + 1e-8) + (0 if shift_mean else mean)
+    """Return numbers with a standard deviation of 1, where they are kept. The moments are float64."""
+    wide = numbers.astype(np.float64)
+    mean, var = wide[kept > 0].mean(), wide[kept > 0].var(ddof=ddof)
+    return ((wide - mean) / np.sqrt(var + 1e-8) + (0 if shift_mean else mean)).astype(numbers.dtype)
 
 
 @says(TOKENS, BOTH)
@@ -97,11 +97,7 @@ def agile_rl(rewards, values, action_mask, gamma, gae_lambda):
     "returns",
 )
 def reinforce_plus_plus(token_level_rewards, response_mask, gamma):
-    returns, total = np.zeros_like(token_level_rewards), 0
-    for t in reversed(range(returns.shape[1])):
-        total = np.where(response_mask[:, t], token_level_rewards[:, t] + gamma * total, total)
-        returns[:, t] = total
-    return returns
+    return carried(token_level_rewards, 0 * token_level_rewards, response_mask, gamma, 1)
 
 
 @says("fastgae.gae(rewards, values, terminated=None, last_values=0.0, gamma=1, gae_lambda=1, time_axis=1)")

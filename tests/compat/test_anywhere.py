@@ -4,7 +4,7 @@ import pytest
 
 from fastgae import BackendUnavailableError
 from support.cases import assert_same_bits
-from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, given_as, tensor_of
+from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, prepared, tensor_of
 
 torch = pytest.importorskip("torch")
 EVERY = {**CALLS, **TORCH_CALLS}
@@ -12,8 +12,7 @@ MIXES = [["float32"], ["float64"], ["int64", "float32"], ["bfloat16", "float32"]
 
 
 def tensors(name, dtypes=("float32",), convert=tensor_of):
-    function, arguments, numbers = EVERY[name]
-    return function, given_as(convert, arguments, numbers, dtypes)
+    return prepared(EVERY[name], dtypes, convert)
 
 
 @pytest.mark.parametrize("dtypes", MIXES, ids="-".join)
@@ -46,8 +45,7 @@ def test_no_number_is_looked_at(name, monkeypatch):
 @pytest.mark.parametrize("name", EVERY)
 def test_gradients_end(name):
     function, given = tensors(name)
-    _, _, numbers = EVERY[name]
-    for number in numbers:
+    for number in EVERY[name][2]:
         given[number].requires_grad_()
     assert not any(result.requires_grad for result in arrays_of(function(**given)))
 

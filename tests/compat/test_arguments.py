@@ -9,24 +9,11 @@ from types import FunctionType, MethodType, SimpleNamespace
 import numpy as np
 import pytest
 
+from fastgae import compat
 from fastgae._support.misnamed import NAMES_ELSEWHERE
 from fastgae.compat import cleanrl, gymnasium, labml, spinningup, stable_baselines3, tianshou, torchrl, trl, verl
-from support.compat_calls import (
-    CALLS,
-    ENVS,
-    NUMPY_CALLS,
-    SIZE,
-    STEPS,
-    TORCH_CALLS,
-    TORCHRL,
-    flags,
-    given_as,
-    of_numpy,
-    without,
-)
+from support.compat_calls import CALLS, ENVS, NUMPY_CALLS, SIZE, STEPS, TORCHRL, VTRACE, flags, prepared
 from support.compat_calls import whole as numbers
-
-from .test_imports import NAMES
 
 ROWS, ENDS, SPACE = np.ones(SIZE), flags(STEPS), SimpleNamespace(is_np_flattenable=True)
 
@@ -35,7 +22,9 @@ def having(value, *names, **others):
     return SimpleNamespace(**dict.fromkeys(names, value), **others)
 
 
-ROLLOUT = gymnasium.Rollout(*[ROWS] * 2, {}, ROWS, *[ROWS < 0] * 2, ROWS[0] < 0, *[ROWS[0, :, None]] * 4, "next_step")
+ROLLOUT = gymnasium.Rollout(
+    *[ROWS] * 2, {}, ROWS / 2, *[ROWS < 0] * 2, ROWS[0] < 0, *[ROWS[0, :, None]] * 4, "next_step"
+)
 VECTOR = having(
     SPACE,
     *("num_envs", "reset", "step", "single_observation_space", "single_action_space"),
@@ -69,10 +58,7 @@ OTHERS = {
     gymnasium.collect: {"envs": VECTOR, "policy": np.zeros_like, "num_steps": 3, "seed": 0},
     ROLLOUT.arguments: {"value_function": lambda batch: np.zeros(len(batch)), "values": ROWS},
 }
-TABLE = {
-    function: given_as(of_numpy, given, numbers, ["float32"])
-    for function, given, numbers in (*CALLS.values(), *NUMPY_CALLS.values(), TORCH_CALLS["torchrl vtrace"])
-} | OTHERS
+TABLE = dict(map(prepared, (*CALLS.values(), *NUMPY_CALLS.values(), *VTRACE.values()))) | OTHERS
 
 # If neighbours of one shape are in one of these groups, nobody can see that they are swapped.
 EXCHANGEABLE = [
@@ -125,7 +111,7 @@ def test_lambda_by_another_name():
         for right in names & {*inspect.signature(function).parameters}:
             seen.add(right)
             for wrong in names - {right}:
-                for whole in (given, without(given, right)):
+                for whole in (given, {name: each for name, each in given.items() if name != right}):
                     with pytest.raises(TypeError, match=rf"unexpected keyword argument '{wrong}': pass {right}$"):
                         function(**whole, **{wrong: 0.5})
     assert seen >= {"gae_lambda", "lambda_", "lam", "lambd", "lmbda", "lambda_coefficient", "tau", "λ"}
@@ -151,12 +137,17 @@ def test_the_argument_is_named(function):
         assert re.search(rf"(?<!\w)({'|'.join(names)})(?!\w)", str(error.value)), f"{what}: {error.value}"
 
 
+def test_a_critic_that_gives_integers_does_not_round_the_rewards():
+    arguments = ROLLOUT.arguments(lambda batch: np.zeros(len(batch), int))
+    np.testing.assert_array_equal(arguments["rewards"], ROLLOUT.rewards)
+
+
 def test_every_function_is_in_the_table():
     public = {
         f"{module}.{name}"
-        for module in NAMES
+        for module in compat.__all__
         for name, each in vars(import_module(f"fastgae.compat.{module}")).items()
         if isinstance(each, FunctionType) and each.__module__ == f"fastgae.compat.{module}"
-        if not module.startswith("_") and not name.startswith("_") and "install" not in name
+        if not name.startswith("_") and "install" not in name
     }
     assert public <= {name_of(function) for function in TABLE}

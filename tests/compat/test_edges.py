@@ -3,33 +3,21 @@
 import numpy as np
 import pytest
 
-from fastgae.compat import envpool, rlax, rllib, rsl_rl, tianshou, trl, verl
+from fastgae.compat import rlax, rllib, rsl_rl, tianshou, trl, verl
 from support.cases import assert_same_bits, make_case
-from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, arrays_of, given_as, of_numpy
+from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, arrays_of, prepared
 
 from .test_arguments import TABLE
 
 
-def floats(name):
-    """Return the function of a call in the tables, and its arguments in float32."""
-    function, arguments, numbers = {**CALLS, **NUMPY_CALLS}[name]
-    return function, given_as(of_numpy, arguments, numbers, ["float32"])
-
-
 def test_rllib_takes_flags_that_are_numbers_and_no_steps():
-    function, given = floats("rllib")
+    function, given = prepared(NUMPY_CALLS["rllib"])
     expected = function(**given)
     for dtype in (np.int8, np.float64):
         flags = {name: given[name].astype(dtype) for name in ("terminateds", "truncateds")}
         assert_same_bits(function(**{**given, **flags}), expected)
     nothing = np.zeros(0, np.float32)
     assert rllib.compute_value_targets(nothing, nothing, nothing, nothing, 0.9, 0.8).shape == (0,)
-
-
-def test_envpool_takes_no_batches():
-    zeros = np.zeros((0, 3), np.float32)
-    results = envpool.compute_gae(0.99, 0.95, zeros, zeros, zeros, zeros.astype(int), 4)
-    assert [array.shape for array in results] == [(0, 3)] * 3
 
 
 def test_one_step_of_rsl_rl_has_no_std():
@@ -48,11 +36,13 @@ def test_tianshou_in_a_larger_buffer():
     buffer = type("Buffer", (), {"terminated": terminated, "unfinished_index": lambda: indices[unfinished]})
     following, ends = s.next_values * ~s.terminated, s.terminated | s.truncated
     ends[unfinished] = True
+    batch.terminated.flags.writeable = batch.truncated.flags.writeable = batch.rew.flags.writeable = False
     returns, advantages = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, s.values)
     assert_same_bits(advantages, tianshou._gae(s.values, following, batch.rew, ends, 0.99, 0.95))
     assert_same_bits(returns, advantages + s.values)
     buffer.terminated = terminated.astype(int)
-    assert_same_bits(tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, s.values)[0], returns)
+    columns = (each[:, np.newaxis] for each in (s.next_values, s.values))
+    assert_same_bits(tianshou.compute_episodic_return(batch, buffer, indices, *columns)[0], returns)
     # Values that are not given are those before the next ones; without any, advantages are returns.
     got = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values)
     expected = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, np.roll(following, 1))
@@ -66,27 +56,26 @@ def test_tianshou_in_a_larger_buffer():
 def test_grpo_of_trl(dtype):
     rewards = np.random.default_rng(0).normal(size=24).astype(dtype)
     rewards[[3, 8, 9, 10, 12, 13, 14, 15]] = np.nan  # one scored completion of the third group, and none of the fourth
-    rows = rewards.reshape(-1, 4).astype(np.float64)
-    mean = np.array([row[~np.isnan(row)].mean() if (~np.isnan(row)).any() else np.nan for row in rows])
-    std = np.array([row[~np.isnan(row)].std(ddof=1) if (~np.isnan(row)).sum() > 1 else np.nan for row in rows])
-    centered = rows - mean[:, np.newaxis]
-    by_group, by_batch = (centered / (each + 1e-4) for each in (std[:, np.newaxis], np.nanstd(rows, ddof=1)))
+    rows = np.ma.masked_invalid(rewards.reshape(-1, 4).astype(np.float64))
+    centered = rows - rows.mean(axis=1, keepdims=True)
+    stds = rows.std(axis=1, ddof=1, keepdims=True), rows.std(ddof=1)  # the first is masked where one was scored
+    by_group, by_batch = (centered / (std + 1e-4) for std in stds)
     scales = {"group": by_group, True: by_group, "batch": by_batch, "none": centered, False: centered}
     for scale_rewards, expected in scales.items():
         got = trl.grpo_advantages(rewards, 4, scale_rewards)
         assert got.dtype == dtype
-        np.testing.assert_allclose(got, np.nan_to_num(expected).ravel(), rtol=8 * np.finfo(dtype).eps, atol=1e-7)
+        np.testing.assert_allclose(got, expected.filled(0).ravel(), rtol=8 * np.finfo(dtype).eps, atol=1e-7)
 
 
 def test_rlax_clips_infinite_ratios():
-    _, given = floats("rlax vtrace")
+    _, given = prepared(CALLS["rlax vtrace"])
     ratios = np.maximum(given["rho_tm1"], 1)
     infinite = np.where(np.arange(len(ratios)) % 2, ratios, np.inf).astype(np.float32)
     for function in (rlax.vtrace, rlax.vtrace_td_error_and_advantage):
         expected = arrays_of(function(**{**given, "rho_tm1": ratios}))
         for got, right in zip(arrays_of(function(**{**given, "rho_tm1": infinite})), expected, strict=True):
             assert_same_bits(got, right)
-    function, given = floats("rlax retrace_continuous")
+    function, given = prepared(CALLS["rlax retrace_continuous"])
     none, infinite = (0 * given["log_rhos"] + each for each in (0, 1e3))
     assert_same_bits(function(**{**given, "log_rhos": infinite}), function(**{**given, "log_rhos": none}))
 
@@ -134,7 +123,7 @@ def one_token(tokens):
     ],
 )
 def test_refused(name, changed, error, match):
-    function, given = floats(name)
+    function, given = prepared({**CALLS, **NUMPY_CALLS}[name])
     with pytest.raises(error, match=match):
         function(**{**given, **changed})
 

@@ -5,8 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fastgae.compat.gymnasium import Rollout
-from support.compat_calls import CALLS, NUMPY_CALLS, arrays_of, given_as, of_numpy, tensor_of
+from support.compat_calls import CALLS, NUMPY_CALLS, arrays_of, of_numpy, prepared, tensor_of
 
 # Which dtypes the numbers have, by turns, the dtype of the results in NumPy, and in torch.
 MIXES = {
@@ -27,16 +26,17 @@ NARROW = {
 }
 
 
-def called(function, arguments, numbers, dtypes, convert=of_numpy):
-    return arrays_of(function(**given_as(convert, arguments, numbers, dtypes)))
+def called(call, dtypes, convert=of_numpy):
+    function, given = prepared(call, dtypes, convert)
+    return arrays_of(function(**given))
 
 
 @pytest.mark.parametrize("name", [*CALLS, *NUMPY_CALLS])
 def test_numpy(name):
-    function, arguments, numbers = {**CALLS, **NUMPY_CALLS}[name]
-    exact = called(function, arguments, numbers, ["float64"])
+    call = _, _, numbers = {**CALLS, **NUMPY_CALLS}[name]
+    exact = called(call, ["float64"])
     for mix, (dtypes, expected, _) in MIXES.items():
-        got = called(function, arguments, numbers, dtypes)
+        got = called(call, dtypes)
         if name in CALLS and len(numbers) > 1 and "rlax" not in name:  # its discounts are float32
             assert got[-1].dtype == expected, mix
         for array, right in zip(got, exact, strict=True):
@@ -47,10 +47,10 @@ def test_numpy(name):
 def test_torch():
     pytest.importorskip("torch")
     mixes = {**{key: (mixed, dtype) for key, (mixed, _, dtype) in MIXES.items()}, **NARROW}
-    for (name, (function, arguments, numbers)), (mix, (dtypes, dtype)) in product(CALLS.items(), mixes.items()):
-        exact = called(function, arguments, numbers, ["float64"])
-        expected = dtype if len(numbers) >= len(dtypes) else {"int64": "float32"}.get(dtypes[0], dtypes[0])
-        got = called(function, arguments, numbers, dtypes, tensor_of)
+    for (name, call), (mix, (dtypes, dtype)) in product(CALLS.items(), mixes.items()):
+        exact = called(call, ["float64"])
+        expected = dtype if len(call[2]) >= len(dtypes) else {"int64": "float32"}.get(dtypes[0], dtypes[0])
+        got = called(call, dtypes, tensor_of)
         if "rlax" not in name:  # its discounts are float32
             assert str(got[-1].dtype) == f"torch.{expected}", (name, mix)
         close = 0.2 if "bfloat16" in expected else 1e-2 if mix in NARROW else 1e-5
@@ -67,14 +67,3 @@ def test_pufferlib_does_not_fill_integers():
     assert not advantages.any()
     with pytest.raises(TypeError, match="advantages has dtype None; expected an array of float32"):
         function(**{**arguments, "advantages": advantages.tolist()})
-
-
-def test_a_critic_that_gives_integers_does_not_round_the_rewards():
-    rewards, flags = np.full((3, 2), 0.5), np.zeros((3, 2), bool)
-    observations = np.zeros((3, 2, 1))
-    rollout = Rollout(
-        *(observations, observations, {}, rewards, flags, flags, flags[0]),
-        *(observations[0], observations[0, :0], np.zeros(0), np.zeros(0, int), "next_step"),
-    )
-    arguments = rollout.arguments(lambda batch: np.zeros(len(batch), int))
-    np.testing.assert_array_equal(arguments["rewards"], rewards)

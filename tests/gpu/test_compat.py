@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from support.cases import assert_same_bits
-from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, given_as, tensor_of
+from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, prepared, tensor_of
 
 from .device import DEVICE
 
@@ -29,10 +29,10 @@ def device(monkeypatch):
 @pytest.mark.parametrize("dtypes", [["float64"], ["bfloat16", "float32"]], ids="-".join)
 @pytest.mark.parametrize("name", EVERY)
 def test_the_bits_of_the_cpu(name, dtypes, device):
-    function, arguments, numbers = EVERY[name]
-    expected = arrays_of(function(**given_as(tensor_of, arguments, numbers, dtypes)))
+    function, given = prepared(EVERY[name], dtypes, tensor_of)
+    expected = arrays_of(function(**given))
     device()
-    given = given_as(on_the_device, arguments, numbers, dtypes)
+    _, given = prepared(EVERY[name], dtypes, on_the_device)
     for got, right in zip(arrays_of(function(**given)), expected, strict=True):
         assert got.device.type == DEVICE
         assert got.dtype == right.dtype
@@ -45,19 +45,16 @@ def test_the_bits_of_the_cpu(name, dtypes, device):
 def test_coefficients_on_the_device(device):
     """torchrl keeps gamma and lambda in buffers, which lie where the agent does."""
     function, arguments, numbers = EVERY["torchrl gae"]
-    arguments = {**arguments, "gamma": np.array(0.9), "lmbda": np.array(0.8)}
-    expected = function(**given_as(tensor_of, arguments, numbers, ["float32"]))
+    call = function, {**arguments, "gamma": np.array(0.9), "lmbda": np.array(0.8)}, numbers
+    expected = function(**prepared(call, convert=tensor_of)[1])
     device()
-    for result, right in zip(
-        function(**given_as(on_the_device, arguments, numbers, ["float32"])), expected, strict=True
-    ):
+    for result, right in zip(function(**prepared(call, convert=on_the_device)[1]), expected, strict=True):
         assert_same_bits(result.cpu().numpy(), right.numpy())
 
 
 def test_whitening_of_one_token_is_nan(device):
     """On the CPU it is an error. Here nobody looks at the mask."""
-    function, arguments, numbers = EVERY["verl"]
     device()
-    mask = np.zeros_like(arguments["response_mask"])
-    advantages, _ = function(**given_as(on_the_device, {**arguments, "response_mask": mask}, numbers, ["float32"]))
+    function, given = prepared(EVERY["verl"], convert=on_the_device)
+    advantages, _ = function(**{**given, "response_mask": 0 * given["response_mask"]})
     assert advantages.isnan().all()

@@ -14,7 +14,7 @@ from fastgae.compat._anywhere import Body, Coefficient, Coefficients, Discounts,
 SIZE = STEPS, ENVS = 7, 4
 ACTIONS = 3
 BATCH = ENVS, STEPS  # time along the last axis
-AXES = dict.fromkeys("TLH", STEPS) | dict.fromkeys("NBES", ENVS) | {"V": 1, "A": ACTIONS, "...": ENVS}
+AXES = dict.fromkeys("TLH", STEPS) | dict.fromkeys("NBES", ENVS) | {"V": 2, "A": ACTIONS, "...": ENVS}
 ONE_ENV = {"...": ()}
 LAST_BUT_ONE = {"T": ENVS, "...": (STEPS, 1)}  # time is the last axis but one
 RNG = np.random.default_rng(0)
@@ -33,10 +33,6 @@ def positive(*shape):
     return RNG.integers(1, 3, shape)
 
 
-def without(arguments, name):
-    return {key: given for key, given in arguments.items() if key != name}
-
-
 def kind_of(parameter):
     """Return what a parameter takes, without the None that it may also take."""
     kinds = get_args(parameter.annotation)
@@ -47,13 +43,14 @@ def made(parameter, shape):
     """Return an argument for a parameter."""
     name, kind = parameter.name, kind_of(parameter)
     if name in FRACTIONS:
-        return np.linspace(0.1, 0.6, int(np.prod(shape))).reshape(shape)
+        ends = (0.6, 0.1) if name == "log_mu" else (0.1, 0.6)  # of ratios above and below 1
+        return np.linspace(*ends, int(np.prod(shape))).reshape(shape)
     if kind in (Like, Numbers):
         return positive(*shape) if name in ("ratio", "rho_tm1") else whole(*shape)
     if kind is Discounts:
         return np.linspace(0.9, 0.5, *shape)
     if kind in (Coefficient, Coefficients):
-        return 0.9 if name in ("gamma", "γ") else 0.6  # in float32, it matters which of them is rounded, and when
+        return 0.98 if name in ("gamma", "γ") else 0.6  # in float32, it matters which of them is rounded, and when
     if kind is Integers:
         return RNG.integers(0, ACTIONS, shape)
     if shape:
@@ -98,6 +95,7 @@ CALLS = {
     "rl_games masks": call(compat.rl_games.discount_values_masks),
     "rlax gae": call(compat.rlax.truncated_generalized_advantage_estimation),
     "rlax lambda_returns": call(compat.rlax.lambda_returns, "lambda_"),
+    "rlax discounted_returns to a number": call(compat.rlax.discounted_returns, v_t=2.0),
     "rlax discounted_returns": call(compat.rlax.discounted_returns),
     "rlax n_step_bootstrapped_returns": call(compat.rlax.n_step_bootstrapped_returns, "lambda_t"),
     "rlax vtrace": call(compat.rlax.vtrace, "lambda_", LEAKY),
@@ -120,7 +118,7 @@ CALLS = {
     "torchrl reward2go": call(compat.torchrl.reward2go, axes=LAST_BUT_ONE),
     "trl": call(compat.trl.compute_advantages, mask=ONES, gamma=0.9),
     "trl whitened": call(compat.trl.compute_advantages, mask=MASK, whiten_rewards=True),
-    "openrlhf": call(compat.openrlhf.get_advantages_and_returns, action_mask=ONES),
+    "openrlhf": call(compat.openrlhf.get_advantages_and_returns, action_mask=MASK),
     "verl": call(compat.verl.compute_gae_advantage_return, response_mask=MASK),
 }
 TORCHRL = CALLS["torchrl gae"][1]
@@ -136,10 +134,8 @@ def puff_elsewhere(advantages, **given):
 
 
 # These take tensors alone, or fill one.
-TORCH_CALLS = {
-    "torchrl vtrace": call(compat.torchrl.vtrace_advantage_estimate, axes=LAST_BUT_ONE, rho_thresh=0.7),
-    "pufferlib": (puff_elsewhere, PUFFERLIB, RATIOS),
-}
+VTRACE = {"torchrl vtrace": call(compat.torchrl.vtrace_advantage_estimate, axes=LAST_BUT_ONE, rho_thresh=0.7)}
+TORCH_CALLS = {**VTRACE, "pufferlib": (puff_elsewhere, PUFFERLIB, RATIOS)}
 # These take NumPy's arrays alone, or fill one.
 OF_ENVPOOL = {"env_id": np.tile(np.arange(ENVS), (STEPS, 1)), "numenv": ENVS}
 OF_LABML = {"done": flags(*BATCH), "rewards": whole(*BATCH), "values": whole(ENVS, STEPS + 1)}
@@ -152,8 +148,13 @@ NUMPY_CALLS = {
 }
 
 
-def given_as(convert, arguments, numbers, dtypes):
-    """Return the arguments with numbers in these dtypes by turns, and discounts in float32."""
+def of_numpy(given, dtype):
+    return given.astype(dtype)
+
+
+def prepared(called, dtypes=("float32",), convert=of_numpy):
+    """Return the function of a call and its arguments: numbers in these dtypes by turns, and discounts in float32."""
+    function, arguments, numbers = called
     place = {name: number for number, name in enumerate(numbers)}
 
     def array(name, given):
@@ -161,11 +162,8 @@ def given_as(convert, arguments, numbers, dtypes):
             return convert(given, dtypes[place[name] % len(dtypes)])
         return convert(given, "bool" if given.dtype == bool else "float32" if given.dtype.kind == "f" else "int64")
 
-    return {name: array(name, given) if isinstance(given, np.ndarray) else given for name, given in arguments.items()}
-
-
-def of_numpy(given, dtype):
-    return given.astype(dtype)
+    arrays = {name: array(name, given) for name, given in arguments.items() if isinstance(given, np.ndarray)}
+    return function, arguments | arrays
 
 
 def tensor_of(given, dtype):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae.compat import paper2code, rlax
+from fastgae.compat import rlax
 from support.cases import assert_same_bits
-from support.compat_calls import CALLS, arrays_of, given_as, of_numpy
+from support.compat_calls import CALLS, arrays_of, prepared
 
 from .test_gradients import QUICKLY
 
@@ -29,8 +29,7 @@ def of_jax(given, dtype):
 
 def split(name, dtypes=("float32",)):
     """The function, its arrays in these dtypes, and its other arguments."""
-    function, arguments, numbers = CALLS[name]
-    given = given_as(of_jax, arguments, numbers, dtypes)
+    function, given = prepared(CALLS[name], dtypes, of_jax)
     arrays = {key: each for key, each in given.items() if isinstance(each, jax.Array)}
     return function, arrays, {key: each for key, each in given.items() if key not in arrays}
 
@@ -50,8 +49,7 @@ def test_results_are_floats(name, mix):
     dtypes, expected = MIXES[mix]
     function, arrays, others = split(name, dtypes)
     results = function(**arrays, **others)
-    _, arguments, numbers = CALLS[name]
-    right = arrays_of(function(**given_as(of_numpy, arguments, numbers, ["float64"])))
+    right = arrays_of(function(**prepared(CALLS[name], ["float64"])[1]))
     close = 0.2 if expected == "bfloat16" else 1e-4
     for result, array in zip(arrays_of(results), right, strict=True):
         assert isinstance(result, jax.Array)
@@ -140,9 +138,8 @@ def test_a_guard_of_transfers():
 
 
 def test_functions_of_torch_libraries():
-    _, arguments, numbers = CALLS["paper2code one env"]
-    given = given_as(of_jax, arguments, numbers, ["float32"])
-    assert_answers(jax.jit(paper2code.compute_gae)(**given), paper2code.compute_gae(**given))
+    function, given = prepared(CALLS["paper2code one env"], convert=of_jax)
+    assert_answers(jax.jit(function)(**given), function(**given))
     function, arrays, others = split("verl")
     assert_answers(jax.jit(lambda arrays: function(**arrays, **others))(arrays), function(**arrays, **others))
 

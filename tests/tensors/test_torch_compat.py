@@ -3,15 +3,14 @@
 import pytest
 
 from support.cases import assert_same_bits
-from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, given_as, tensor_of
+from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, prepared, tensor_of
 
 torch = pytest.importorskip("torch")
 EVERY = {**CALLS, **TORCH_CALLS}
 
 
 def check(name, compiled, **options):
-    function, arguments, numbers = EVERY[name]
-    given = given_as(tensor_of, arguments, numbers, ["float32"])
+    function, given = prepared(EVERY[name], convert=tensor_of)
     expected = arrays_of(function(**given))
     arrays = {name: each for name, each in given.items() if isinstance(each, torch.Tensor)}
     others = {name: each for name, each in given.items() if name not in arrays}
@@ -36,8 +35,7 @@ def test_compiled_by_inductor(compiled):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_tensors_that_are_not_on_the_default_device(name):
-    function, arguments, numbers = EVERY[name]
-    given = given_as(tensor_of, arguments, numbers, ["float32"])
+    function, given = prepared(EVERY[name], convert=tensor_of)
     expected = arrays_of(function(**given))
     with torch.device("meta"):
         results = arrays_of(function(**given))
@@ -47,8 +45,7 @@ def test_tensors_that_are_not_on_the_default_device(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_no_derivative_flows_in_transformations(name):
-    function, arguments, numbers = EVERY[name]
-    given = given_as(tensor_of, arguments, numbers, ["float32"])
+    function, given = prepared(EVERY[name], convert=tensor_of)
     floats = {each: array for each, array in given.items() if getattr(array, "dtype", None) == torch.float32}
 
     def total(floats):

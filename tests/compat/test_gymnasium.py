@@ -98,8 +98,8 @@ def make(mode, env=Walk, vector=SyncVectorEnv):
     return vector([lambda n=n: env(n) for n in range(NUM_ENVS)], autoreset_mode=mode)
 
 
-def rollouts(mode, length=ROWS, env=Walk, policy=policy, vector=SyncVectorEnv):
-    with contextlib.closing(make(mode, env, vector)) as envs:
+def rollouts(mode, length=ROWS, env=Walk, policy=policy, vector=SyncVectorEnv, wrapper=lambda envs: envs):
+    with contextlib.closing(wrapper(make(mode, env, vector))) as envs:
         return list(itertools.islice(collect(envs, policy, length, seed=0), ROWS // length))
 
 
@@ -171,8 +171,7 @@ def test_the_steps_are_those_of_each_env_by_itself(mode):
 
 def test_reset_rows_count_for_no_episode(mode):
     """A wrapper may give them a reward."""
-    with contextlib.closing(TransformReward(make(mode), lambda rewards: rewards - 0.5)) as envs:
-        moved = next(collect(envs, policy, ROWS, seed=0))
+    (moved,) = rollouts(mode, wrapper=lambda envs: TransformReward(envs, lambda rewards: rewards - 0.5))
     (plain,) = rollouts(mode)
     assert moved.episode_lengths.tolist() == plain.episode_lengths.tolist()
     np.testing.assert_allclose(moved.episode_returns, plain.episode_returns - 0.5 * plain.episode_lengths)
@@ -262,8 +261,7 @@ def test_no_episode_ends(mode):
         assert len(observations)
         return value_of(observations)
 
-    with contextlib.closing(make(mode)) as envs:
-        rollout = next(collect(envs, policy, 1))
+    rollout = rollouts(mode, 1)[0]
     assert rollout.final_observations.shape == (0, 3)
     assert rollout.episode_returns.shape == rollout.episode_lengths.shape == (0,)
     call = rollout.arguments(critic)
@@ -380,8 +378,7 @@ def test_final_observations_have_the_dtype_of_the_others():
                 finals[n] = finals[n] + np.full(1, 0.5)
             return observations + np.full(1, 0.5), *rest, info
 
-    with contextlib.closing(make(AutoresetMode.SAME_STEP)) as envs:
-        rollout = next(collect(Wide(envs), lambda seen: policy(seen - 0.5), ROWS))
+    (rollout,) = rollouts(AutoresetMode.SAME_STEP, policy=lambda seen: policy(seen - 0.5), wrapper=Wide)
     assert rollout.final_observations.dtype == rollout.observations.dtype == np.float64
     (plain,) = rollouts(AutoresetMode.SAME_STEP)
     np.testing.assert_array_equal(rollout.final_observations, plain.final_observations + 0.5)
@@ -410,9 +407,8 @@ def test_final_observations_that_are_missing(change):
             *results, info = self.env.step(actions)
             return *results, change(info)
 
-    refused = pytest.raises(ValueError, match=r'info\["final_obs"\] of a step must be an array of 3 observations')
-    with contextlib.closing(make(AutoresetMode.SAME_STEP)) as envs, refused:
-        next(collect(Changing(envs), policy, ROWS))
+    with pytest.raises(ValueError, match=r'info\["final_obs"\] of a step must be an array of 3 observations'):
+        rollouts(AutoresetMode.SAME_STEP, wrapper=Changing)
 
 
 NAMES_IN_TURN = iter([["values"], []])

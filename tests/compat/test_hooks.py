@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fastgae import compat as package
-from fastgae.compat import _hooks, rl_games, skrl
+from fastgae.compat import _hooks, pufferlib, rl_games, rsl_rl, sample_factory, skrl, stable_baselines3, tianshou, verl
 from support.compat_calls import CALLS
 
 
@@ -22,7 +22,24 @@ def compat_of(name):
     return importlib.import_module(f"fastgae.compat.{name}")
 
 
-HOOKS = [each.name for each in pkgutil.iter_modules(package.__path__) if hasattr(compat_of(each.name), "install")]
+NAMES = [each.name for each in pkgutil.iter_modules(package.__path__)]
+HOOKS = [name for name in NAMES if hasattr(compat_of(name), "install")]
+BUFFERS = "stable_baselines3.common.buffers"
+SINGLE = ("a2c", "ppo", "rpo", "trpo")
+# Which of our functions a hook must put where.
+OURS = {
+    "pufferlib.pufferl:compute_puff_advantage": pufferlib.compute_puff_advantage,
+    **{f"rl_games.common.a2c_common:A2CBase.{name}": method for name, method in rl_games.METHODS.items()},
+    "sample_factory.algo.learning.learner:gae_advantages": sample_factory.gae_advantages,
+    **{f"skrl.agents.torch.{name}.{name}:compute_gae": skrl.compute_gae for name in SINGLE},
+    **{f"skrl.agents.torch.{name}.{name}_rnn:compute_gae": skrl._with_next_values for name in SINGLE},
+    **{f"skrl.multi_agents.torch.{name}.{name}:compute_gae": skrl.compute_gae for name in ("ippo", "mappo")},
+    "skrl.agents.torch.amp.amp:compute_gae": skrl._amp_of_2_0,
+    f"{BUFFERS}:RolloutBuffer.compute_returns_and_advantage": stable_baselines3.compute_returns_and_advantage,
+    "tianshou.algorithm.algorithm_base:_gae": tianshou._gae,
+    "verl.trainer.ppo.core_algos:compute_gae_advantage_return": verl._whitened_by_verl,
+    "verl.trainer.ppo.core_algos:ADV_ESTIMATOR_REGISTRY.gae": verl._whitened_by_verl,
+}
 
 
 def taking(parameters):
@@ -65,30 +82,36 @@ class Fake(ModuleType):
 
 
 @pytest.fixture(params=HOOKS)
-def hook(request, library, installed, monkeypatch):
-    """The compat module, and the places of its hook, each with a function in it that has the parameters of ours.
+def hook(request, library, installed):
+    """The compat module, and for each place of its hook the function in it, with the parameters of ours, and ours.
 
     tests/peers shows that the library's own functions have them, too.
     """
-    compat, asked, places = compat_of(request.param), {}, {}
+    compat, places = compat_of(request.param), {}
     installed(compat)
-    with monkeypatch.context() as patch:
-        patch.setattr(_hooks.Library, "install", lambda library, places, may_lack=(): asked.update(places))
-        compat.install()
-    for place, functions in asked.items():
+    for place, ours in ((place, ours) for place, ours in OURS.items() if ours.__module__ == compat.__name__):
         module, _, path = place.partition(":")
         owner = library(module)
         outer, _, name = path.rpartition(".")
         if outer:
             owner = owner.__dict__.setdefault(outer, {} if outer.isupper() else type(outer, (), {}))
-        theirs = taking(", ".join(_hooks._parameters(functions[-1])))
+        theirs = taking(", ".join(_hooks._parameters(ours)))
         owner.__setitem__(name, theirs) if isinstance(owner, dict) else setattr(owner, name, theirs)
-        places[place] = theirs
+        places[place] = theirs, ours
     return compat, places
 
 
 def in_place(places):
-    return [_hooks.found_at(place) is not theirs for place, theirs in places.items()]
+    """Return for each place whether it has our function; otherwise it must have theirs."""
+    return [functions.index(_hooks.found_at(place)) == 1 for place, functions in places.items()]
+
+
+def test_only_numpy_is_imported(python):
+    """Nobody pays for a library that is not used: fastgae.compat imports neither the peers nor torch nor JAX."""
+    modules = ", ".join(f"fastgae.compat.{name}" for name in NAMES)
+    loaded = {name.partition(".")[0] for name in python(f"import sys, {modules}; print(*sys.modules)").split()}
+    assert "numpy" in loaded
+    assert not {"torch", "jax", "gymnasium", "ray", *NAMES} & loaded
 
 
 def test_install_and_undo(hook):
@@ -153,12 +176,11 @@ def test_all_or_none(hook):
 
 def test_what_a_version_may_lack(library, installed):
     """rl_games 2.0 has no masks."""
-    compat = compat_of("rl_games")
-    installed(compat, "2.0.0")
-    theirs = taking(", ".join(_hooks._parameters(compat.METHODS["discount_values"])))
+    installed(rl_games, "2.0.0")
+    theirs = taking(", ".join(_hooks._parameters(rl_games.METHODS["discount_values"])))
     base = type("A2CBase", (), {"discount_values": theirs})
     library("rl_games.common.a2c_common").A2CBase = base
-    with compat.install():
+    with rl_games.install():
         assert base.discount_values is not theirs
         assert not hasattr(base, "discount_values_masks")
     assert base.discount_values is theirs
@@ -183,16 +205,15 @@ def test_a_library_that_is_not_installed(hook, installed):
 
 def test_a_function_that_torch_compiled(library, installed):
     """It has no signature. sample-factory's function is one."""
-    compat = compat_of("sample_factory")
-    installed(compat)
+    installed(sample_factory)
     learner = library("sample_factory.algo.learning.learner")
     arguments = [SimpleNamespace(name=name) for name in ("rewards", "dones", "values", "valids", "γ", "λ")]
     learner.gae_advantages = theirs = SimpleNamespace(schema=SimpleNamespace(arguments=arguments))
-    with compat.install():
-        assert learner.gae_advantages is compat.gae_advantages
+    with sample_factory.install():
+        assert learner.gae_advantages is sample_factory.gae_advantages
     assert learner.gae_advantages is theirs
     arguments.pop()
-    refused(compat, r"gae_advantages has the parameters \(rewards, dones, values, valids, γ\), not \(")
+    refused(sample_factory, r"gae_advantages has the parameters \(rewards, dones, values, valids, γ\), not \(")
 
 
 @pytest.mark.parametrize(
@@ -229,6 +250,17 @@ def made(monkeypatch):
         return getattr(compat, class_name)
 
     return make
+
+
+def test_the_buffers_of_stable_baselines3(library, made, installed):
+    installed(stable_baselines3)
+    for name in ("RolloutBuffer", "DictRolloutBuffer"):
+        theirs = type(name, (), {"compute_returns_and_advantage": taking("self, last_values, dones")})
+        setattr(library(BUFFERS), name, theirs)
+        ours = made("stable_baselines3", name)
+        assert ours.__base__ is theirs
+        assert ours.compute_returns_and_advantage is stable_baselines3.compute_returns_and_advantage
+        assert pickle.loads(pickle.dumps(ours)) is ours
 
 
 def test_the_learner_of_rllib(library, made, installed):
@@ -290,12 +322,16 @@ def test_final_observations_of_skrl(library, installed):
     spaces.tensorize_space = lambda space, given, device: torch.as_tensor(given)
     agent = library("skrl.agents.torch.ppo.ppo").PPO()
     flags = {"terminated": torch.tensor([[0], [1], [0]]) > 0, "truncated": torch.tensor([[1], [1], [0]]) > 0}
-    given = {**dict.fromkeys(skrl.RECORDED.split()), **flags, "next_observations": torch.tensor([[1.0], [2.0], [3.0]])}
-    installed(skrl)
+    observations, states = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[4.0], [5.0], [6.0]])
+    following = {"next_observations": observations, "next_states": states}
+    given = {**dict.fromkeys(skrl.RECORDED.split()), **flags, **following}
+    installed(skrl, "2.1.0")
     with skrl.install_final_obs():
-        for final in ([np.float32([7]), np.float32([8]), None], {"policy": torch.tensor([[7.0], [8.0], [9.0]])}):
+        groups = {"policy": torch.tensor([[7.0], [8.0], [9.0]]), "critic": torch.tensor([[0.0], [8.0], [9.0]])}
+        for final, state in (([np.float32([7]), np.float32([8]), None], 7.0), (groups, 0.0)):
             agent.record_transition(**{**given, "infos": {"final_obs": final}})
             assert stored[-1]["next_observations"].tolist() == [[7.0], [2.0], [3.0]]
+            assert stored[-1]["next_states"].tolist() == [[state], [5.0], [6.0]]
             assert stored[-1]["truncated"].tolist() == [[True], [False], [False]]
         with pytest.raises(KeyError, match="infos has no final_obs"):
             agent.record_transition(**{**given, "infos": {}})
@@ -329,6 +365,40 @@ def test_coefficients_of_rl_games():
     )
 
 
+class Critic:
+    """A recurrent one."""
+
+    state = "before"
+
+    def __call__(self, obs):
+        self.state = "after"
+        return SimpleNamespace(detach=lambda: obs[:, None])
+
+    def get_hidden_state(self):
+        return self.state
+
+    def reset(self, hidden_state):
+        self.state = hidden_state
+
+
+def test_returns_of_rsl_rl(library, made, installed):
+    """They are normalised where mini batches are not. Before 5.3, to look ahead changes the state of the critic."""
+    library("rsl_rl.algorithms").PPO = type("PPO", (), {"compute_returns": taking("self, obs")})
+    given = {name: each[..., np.newaxis] if np.ndim(each) else each for name, each in CALLS["rsl_rl"][1].items()}
+    returns, advantages = rsl_rl.compute_returns(**given, normalize_advantage=False)
+    obs, stored = given.pop("last_values")[:, 0], []
+    normalized = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    for version, of_mini_batches, state in (("5.2.1", True, "after"), ("5.3.0", False, "before")):
+        installed(rsl_rl, version)
+        ppo = made("rsl_rl", "PPO")()
+        ppo.gamma, ppo.lam, ppo.normalize_advantage_per_mini_batch = given["gamma"], given["lam"], of_mini_batches
+        ppo.storage, ppo.critic = SimpleNamespace(**given, returns=SimpleNamespace(copy_=stored.append)), Critic()
+        ppo.compute_returns(obs)
+        np.testing.assert_array_equal(stored[-1], returns)
+        np.testing.assert_array_equal(ppo.storage.advantages, advantages if of_mini_batches else normalized)
+        assert ppo.critic.state == state
+
+
 def test_final_observations_of_rsl_rl(library, made, installed):
     torch = pytest.importorskip("torch")
     installed(compat_of("rsl_rl"))
@@ -341,19 +411,6 @@ def test_final_observations_of_rsl_rl(library, made, installed):
 
         def process_env_step(self, obs, rewards, dones, extras):
             stored.append((rewards, sorted(extras)))
-
-    class Critic:
-        state = "before"
-
-        def __call__(self, obs):
-            self.state = "after"
-            return obs[:, None]
-
-        def get_hidden_state(self):
-            return self.state
-
-        def reset(self, hidden_state):
-            self.state = hidden_state
 
     library("rsl_rl.algorithms").PPO = PPO
     made("rsl_rl", "PPO")

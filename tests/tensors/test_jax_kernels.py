@@ -79,6 +79,9 @@ def test_derivatives_come_from_the_scan(kernels):
     moved = jax.jit(jax.grad(total))(rewards, values)
     np.testing.assert_allclose(moved, np.broadcast_to(np.cumsum(weights)[:, None], (9, 3)), rtol=1e-5)
     assert not jax.jit(jax.grad(functools.partial(total, stop_gradients=True)))(rewards, values).any()
+    assert not kernels
+    jax.jit(total)(rewards, values)
+    assert kernels
 
 
 def calls_in(function, *arrays, platform):
@@ -97,6 +100,14 @@ def test_one_kernel(platform):
     assert count(lambda r, e: fastgae.gae(r, r, e, mask=e, **given), rewards, flags) == 2
     assert count(lambda r, e: fastgae.gae(r, r, e, mask=e, next_values=r), rewards, flags) == 1
     assert count(jax.vmap(lambda r, e: fastgae.gae(r, r, e, **given)), rewards.T, flags.T) == 1
+
+
+def test_a_program_for_a_cpu_traces_no_kernel(monkeypatch):
+    """It would take most of the time of the trace."""
+    monkeypatch.setattr(loops, "_kernel", lambda *given: pytest.fail("this traces a kernel"))
+    monkeypatch.setattr(jax_xla, "is_ready", lambda: False)
+    rewards = jnp.ones((40, 3))
+    jax.jit(jax.vmap(lambda r: fastgae.gae(r, r, None, last_values=0.0), 1)).lower(rewards)
 
 
 @pytest.mark.parametrize("platform", CALL)

@@ -5,6 +5,7 @@ keeps what they pass to the steps before them. ``lax.scan`` computes what a kern
 be spread over devices, programs that are stored, and, because a kernel counts in 32 bits, very large arrays.
 """
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable
@@ -16,6 +17,8 @@ import numpy as np
 from jax import lax
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
+
+from fastgae._interop.jax import numpys_promotion
 
 UNROLLED = 16  # steps in one iteration of a loop, because each iteration costs a GPU or a TPU some microseconds
 MOST = 2**31 - 1
@@ -45,11 +48,7 @@ def _kernel_or_scan(step: Step, platform: str, *given: Any) -> Any:
     fits = steps > UNROLLED and 0 < steps * first.size < MOST and itemsize <= SIZES[platform][-1]
     if not fits or jax.__version_info__ < (0, 8):  # whose Pallas is another one
         return scan(*given)
-    try:
-        compiled = jax.make_jaxpr(kernel)(*given)
-    except ImportError:  # JAX 0.12 says that its Pallas of Triton will be removed
-        return scan(*given)
-    return _loop.bind(*given, kernel=compiled, scan=jax.make_jaxpr(scan)(*given))
+    return _loop.bind(*given, kernel=kernel, scan=jax.make_jaxpr(scan)(*given))
 
 
 def _kernel(step: Step, platform: str, first: Any, *rows: Any, interpret: bool = False) -> Any:
@@ -96,27 +95,31 @@ def _kernel(step: Step, platform: str, first: Any, *rows: Any, interpret: bool =
     return results[:, :envs].reshape(steps, *first.shape)
 
 
-# A loop of which only its lowering knows whether a kernel can compute it.
+# A loop of which only its lowering knows whether a kernel can compute it. `kernel` is a function that is traced there,
+# because that takes most of the time of a trace, and a program for a CPU needs no kernel.
 
 
-def _lowered(context: Any, *given: Any, kernel: Any, scan: Any) -> Any:
+def _lowered(context: Any, *given: Any, kernel: Callable[..., Any], scan: Any) -> Any:
     module = context.module_context
     devices, mesh = module.axis_context, getattr(module.axis_context, "mesh", None)
     spread = getattr(devices, "num_devices", 0) != 1 if mesh is None else {*mesh.axis_names} - {*devices.manual_axes}
-    chosen = scan if spread or module.lowering_parameters.for_export else kernel
+    chosen = scan
     with warnings.catch_warnings():  # of Pallas for Triton, since JAX 0.11
         warnings.simplefilter("ignore", DeprecationWarning)
+        if not (spread or module.lowering_parameters.for_export):
+            shapes = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in context.avals_in]
+            # JAX 0.12 says that its Pallas of Triton will be removed.
+            with contextlib.suppress(ImportError), numpys_promotion():
+                chosen = jax.make_jaxpr(kernel)(*shapes)
         return mlir.lower_fun(jaxpr_as_fun(chosen), multiple_results=True)(context, *given)
 
 
-def _batched(given: Any, axes: Any, **programs: Any) -> Any:
-    def over_batch(program: Any) -> Any:
-        return jax.make_jaxpr(jax.vmap(lambda *given: jaxpr_as_fun(program)(*given)[0], axes))(*given)
-
-    return _loop.bind(*given, **{name: over_batch(program) for name, program in programs.items()}), 0
+def _batched(given: Any, axes: Any, kernel: Callable[..., Any], scan: Any) -> Any:
+    over_batch = jax.make_jaxpr(jax.vmap(lambda *given: jaxpr_as_fun(scan)(*given)[0], axes))(*given)
+    return _loop.bind(*given, kernel=jax.vmap(kernel, axes), scan=over_batch), 0
 
 
-def _moved(given: Any, tangents: Any, kernel: Any, scan: Any) -> Any:
+def _moved(given: Any, tangents: Any, kernel: Callable[..., Any], scan: Any) -> Any:
     moves = {k: tangent for k, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)}
     still, moved = dict(enumerate(given)), {k: given[k] for k in moves}
     return jax.jvp(lambda moved: jaxpr_as_fun(scan)(*(still | moved).values())[0], (moved,), (moves,))

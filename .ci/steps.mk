@@ -148,8 +148,8 @@ tiny: installed
 	on_build tiny bash -euc '
 	    python -m fastgae info
 	    python -m pytest -q -p no:cacheprovider -k "not numba and not numpy" . --ignore={cli,compat,data,fuzz,typed} \
-	        --ignore=test_{architecture,diagnose,dispatch,docs,errors,figures,libraries}.py \
-	        --ignore=test_{packaging,performance_gate,pictures,record,testing,workflows}.py
+	        --ignore=test_{architecture,diagnose,diagnose_arrays,dispatch,docs,errors,figures,libraries}.py \
+	        --ignore=test_{packaging,performance_gate,pictures,readings,record,testing,workflows}.py
 	    python -m fuzz --calls 8000 --seed 2 --backend cpp --backend numpy'
 
 address thread: installed

@@ -15,6 +15,7 @@ import fastgae
 from fastgae._engine import dispatch
 from fastgae._support.project import DISTRIBUTION
 from fastgae._support.threads import usable_cpus
+from fastgae.cli.main import main
 from support.backends import BACKENDS, DTYPES
 
 # Python looks for garbage among all objects, those of every imported module included, in 0.2 s each time.
@@ -93,6 +94,23 @@ def under(monkeypatch):
     put()
     yield put
     dispatch.resolve.cache_clear()
+
+
+@pytest.fixture
+def failure(capsys):
+    """Run a command that must fail; its status, and the one line in which it ends."""
+
+    def run(*arguments):
+        try:
+            status = main([*map(str, arguments)])
+        except SystemExit as ended:
+            status = ended.code
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.count("\n") == 1, captured.err
+        return status, captured.err
+
+    return run
 
 
 @pytest.fixture

@@ -51,14 +51,15 @@ def test_n_step_returns(n):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_retrace(masked):
+@pytest.mark.parametrize("lambda_", [LAMBDA, np.linspace(0, 1, STEPS)[:, np.newaxis]], ids=["number", "per step"])
+def test_retrace(masked, lambda_):
     """Equation 3 of Munos et al., as the sum over the steps to the end of the episode."""
     given = rollout("truncated", "next_values", "ratios", *["mask"] * masked)
     exists = given.get("mask", np.True_)
     _, deltas, ends = parts_of(GAMMA, **given)
-    traces = np.where(exists, GAMMA * LAMBDA * np.minimum(given["ratios"], 1.0), 1.0)
+    traces = np.where(exists, GAMMA * lambda_ * np.minimum(given["ratios"], 1.0), 1.0)
     total = summed(np.where(exists, deltas, 0.0), np.roll(traces, -1, 0), ends & exists)
-    got = fastgae.retrace(**given, gamma=GAMMA, lambda_=LAMBDA, backend="numpy")
+    got = fastgae.retrace(**given, gamma=GAMMA, lambda_=lambda_, backend="numpy")
     assert_close(got, given["values"] + np.where(exists, total, 0.0))
 
 

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import sys
 import warnings
 from itertools import product
 
@@ -11,7 +12,7 @@ import pytest
 
 import fastgae
 from fastgae._engine import dispatch
-from fastgae._support.threads import usable_cpus
+from fastgae._support import threads
 from support.backends import BACKENDS
 from support.programs import BROKEN_CORE, CALL, NO_CORE, NO_NUMBA, NO_TRITON
 
@@ -286,11 +287,15 @@ def test_the_number_of_threads(under, called):
         assert [called()[2], called(num_threads=3)[2]] == [expected, 3]
 
 
-def test_threads_default_to_the_affinity_of_the_process(called, monkeypatch):
+def test_threads_default_to_the_cpus_of_the_process(called, monkeypatch, tmp_path):
     assert 1 <= called(backend="numpy")[2] <= os.cpu_count()
     if hasattr(os, "sched_getaffinity"):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {7})
-        assert usable_cpus() == 1
+        assert threads.usable_cpus() == 1
+    monkeypatch.setattr(threads, "Path", lambda _, file: tmp_path / file)
+    for quota, expected in (("150000 100000", 2), ("200000 100000", 2), ("max 100000", sys.maxsize)):
+        (tmp_path / "cpu.max").write_text(quota)
+        assert threads._cgroup_cpus.__wrapped__() == expected  # a part of a CPU counts as one
 
 
 def test_bad_numbers_of_threads_in_the_environment(under, called):

@@ -11,7 +11,6 @@ import pytest
 import fastgae
 from fastgae._support.misnamed import ABSENT_HERE, NAMES_ELSEWHERE, NOTES
 from fastgae._typing import Misnamed
-from fastgae.cli.main import main
 from fastgae.compat import verl
 from support import natural
 from support.backends import ONE_TARGET
@@ -43,25 +42,15 @@ def test_what_was_given_is_shown_in_one_line():
         fastgae.gae(natural.ONES, natural.LONGER, natural.FLAGS, normalize=np.zeros((2, 2)))
 
 
-def refused(line, capsys):
-    """Return the one line in which the command ends."""
-    try:
-        status = main(line.split())
-    except SystemExit as ended:
-        status = ended.code
-    assert status in (1, 2), line
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1, message
-    return message
-
-
-def test_the_command_says_what_to_write(capsys):
+def test_the_command_says_what_to_write(failure):
     for line, advice in natural.COMMANDS:
-        assert advice in refused(line, capsys), line
-    assert "do you mean" not in refused("zzz", capsys)
+        status, message = failure(*line.split())
+        assert status in (1, 2), line
+        assert advice in message, line
+    assert "do you mean" not in failure("zzz")[1]
 
 
-def test_the_command_says_what_is_wrong_with_a_file(capsys, tmp_path, monkeypatch):
+def test_the_command_says_what_is_wrong_with_a_file(failure, tmp_path, monkeypatch):
     for library in ("duckdb", "pyarrow", "tqdm"):
         pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
@@ -71,7 +60,9 @@ def test_the_command_says_what_is_wrong_with_a_file(capsys, tmp_path, monkeypatc
     (tmp_path / "table.csv").write_text("reward,values,done\n1.0,1.0,0\n")
     (tmp_path / "text.parquet").write_text("no table")
     for line, advice in natural.ON_FILES:
-        assert advice in refused(line, capsys), line
+        status, message = failure(*line.split())
+        assert status in (1, 2), line
+        assert advice in message, line
 
 
 def called_with(function, **named):

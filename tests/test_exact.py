@@ -133,7 +133,7 @@ def test_next_step_without_prev_done_warns_where_row_0_looks_like_a_reset_row(ba
             how = {"last_values": case.last_values, "autoreset": "next_step", "backend": backend, **how}
             call = partial(fastgae.gae, rewards, case.values[:33], case.terminated, **how)
             exec(compile("call()", __file__, "exec"), {"call": call})  # the caller may have no __name__
-        assert all(warning.filename == __file__ for warning in caught)
+        assert all((warning.filename, warning.lineno) == (__file__, 1) for warning in caught)  # the line of the call
         return [str(warning.message) for warning in caught]
 
     count = np.count_nonzero(~case.terminated[0])

@@ -6,6 +6,7 @@ import itertools
 import json
 import pkgutil
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -27,8 +28,11 @@ def recorded(tmp_path):
     return tmp_path / "episodes.parquet", rewards, values
 
 
+COLUMNS = ["--column", "rewards=reward", "--column", "episode=run"]
+
+
 def compute(source, *options):
-    return main(["compute", str(source), "--column", "rewards=reward", "--column", "episode=run", *options])
+    return main(["compute", str(source), *COLUMNS, *options])
 
 
 def test_results_and_table(recorded, capsys):
@@ -52,10 +56,9 @@ def test_a_backend_that_is_not_there(recorded, capsys, under, monkeypatch):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys):
+def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys, monkeypatch):
     source = str(recorded[0])
-    columns = ["--column", "rewards=reward", "--column", "episode=run"]
-    assert main(["diagnose", source, *columns, "--ends", "terminated"]) == 1
+    assert main(["diagnose", source, *COLUMNS, "--ends", "terminated"]) == 1
     assert "truncation_as_termination: looks like a time limit" in capsys.readouterr().out
     # a critic that knows the rest of each episode, and flags a row late, in rows of any order
     rows, rng = np.arange(1000), np.random.default_rng(0)
@@ -75,7 +78,7 @@ def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys):
     turns = pq.read_table(source).drop(["step"]).append_column("terminated", pa.array(rows % 100 == 99))
     for table in (turns, turns.take(np.argsort(rows % 100, kind="stable"))):
         pq.write_table(table, tmp_path / "turns.parquet")
-        main(["diagnose", str(tmp_path / "turns.parquet"), *columns, "--json"])
+        main(["diagnose", str(tmp_path / "turns.parquet"), *COLUMNS, "--json"])
         said.append(json.loads(capsys.readouterr().out))
     assert said[0] == said[1]
     np.save(critic, np.zeros(999))
@@ -83,6 +86,11 @@ def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys):
     assert str(critic) in capsys.readouterr().err
     assert main(["diagnose", str(tmp_path / "none.parquet")]) == 2
     assert "none.parquet' does not exist" in capsys.readouterr().err
+    asked = {}
+    monkeypatch.setattr(sys.modules["fastgae.data.compute"], "diagnose", lambda _, **given: asked.update(given) or "")
+    for options, expected in (([], (0.99, None)), (["--gamma", "0", "--gae-lambda", "0"], (0, 0))):
+        assert main(["diagnose", source, *options]) == 0
+        assert (asked["gamma"], asked["gae_lambda"]) == expected
 
 
 def test_every_option_is_an_argument(monkeypatch, capsys):
@@ -186,7 +194,7 @@ def test_ctrl_c(recorded, capsys, monkeypatch, name, call, resumed):
     assert out.read_bytes() == source.with_name("undisturbed.parquet").read_bytes()
 
 
-def test_what_cannot_be_used(recorded, capsys):
+def test_what_cannot_be_used(recorded, failure):
     source, *_ = recorded
     for options, message in (
         (["-o", "results.csv"], "out must end in .parquet, .arrow"),
@@ -198,13 +206,9 @@ def test_what_cannot_be_used(recorded, capsys):
         (["--critic", "my:critic", "--values", "v"], "argument --values: not allowed with argument --critic"),
         (["--plot", "a.jpg"], "argument --plot: expected a file name that ends in .png, .pdf, .svg, got 'a.jpg'"),
     ):
-        try:
-            status = compute(source, "--ends", "terminated", *options)
-        except SystemExit as stopped:
-            status = stopped.code
-        captured = capsys.readouterr()
-        assert (status, captured.out) == (2, "")
-        assert message in captured.err
+        status, line = failure("compute", source, *COLUMNS, "--ends", "terminated", *options)
+        assert status == 2
+        assert message in line
     assert list(source.parent.iterdir()) == [source]
 
 

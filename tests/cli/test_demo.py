@@ -47,8 +47,8 @@ def test_demo_says_what_rewards_are_not_finite(bad, capsys, tmp_path):
 
     class Bad(CartPoleEnv):
         def step(self, action):
-            observation, reward, terminated, *others = super().step(action)
-            return observation, bad if terminated else reward, terminated, *others
+            observation, reward, terminated, _, info = super().step(action)
+            return observation, bad if terminated else reward, terminated, terminated, info  # which is one end
 
     gymnasium.register("FastgaeBad-v0", entry_point=Bad, max_episode_steps=200)
     try:
@@ -67,30 +67,19 @@ def test_demo_fails_where_a_backend_disagrees(monkeypatch, capsys):
     monkeypatch.setattr(demo, "variants", lambda: ["wrong", "numpy"])
 
     def gae(*args, backend, **kwargs):
+        assert (kwargs["gamma"], kwargs["gae_lambda"]) == (0.5, 0.25)
         result = right(*args, **kwargs, backend="numpy")
         if backend == "wrong":
             result.returns[3, 1] = np.nextafter(result.returns[3, 1], np.float32(np.inf))
         return result
 
     monkeypatch.setattr(fastgae, "gae", gae)
-    assert main(["demo", "--num-envs", "2", "--num-steps", "16"]) == 1
+    assert main(["demo", "--num-envs", "2", "--num-steps", "16", "--gamma", "0.5", "--gae-lambda", "0.25"]) == 1
     assert "NOT the same bits as numpy: wrong (1 numbers)" in capsys.readouterr().out
 
 
-def failure(argv, capsys):
-    """The exit code and the one line on stderr."""
-    try:
-        code = main(argv)
-    except SystemExit as ended:
-        code = ended.code
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1, captured.err
-    return code, captured.err
-
-
 @pytest.mark.filterwarnings("ignore")
-def test_bad_options_end_in_one_line_before_any_work(tmp_path, monkeypatch, capsys):
+def test_bad_options_end_in_one_line_before_any_work(tmp_path, monkeypatch, failure):
     def too_late(*_):
         raise AssertionError("the rollout was collected before the options were checked")
 
@@ -108,17 +97,17 @@ def test_bad_options_end_in_one_line_before_any_work(tmp_path, monkeypatch, caps
         (f"--plot {tmp_path}/directory.png", "--plot", "directory.png", "not writable"),
         ("--no-such-option", "--no-such-option"),
     ):
-        code, message = failure(["demo", *options.split()], capsys)
+        code, message = failure("demo", *options.split())
         assert code == 2
         assert all(word in message for word in words), message
     assert list(tmp_path.iterdir()) == [tmp_path / "directory.png"]
 
 
-def test_what_is_missing_and_settings_that_cannot_be_used(monkeypatch, capsys):
+def test_what_is_missing_and_settings_that_cannot_be_used(monkeypatch, failure):
     for package, options in (("gymnasium", []), ("rich", []), ("matplotlib", ["--plot", "x.png"])):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)
-            code, message = failure(["demo", *options], capsys)
+            code, message = failure("demo", *options)
         assert code == 1
         assert package in message
         assert "pip install '.[demo]'" in message
@@ -126,24 +115,24 @@ def test_what_is_missing_and_settings_that_cannot_be_used(monkeypatch, capsys):
         with monkeypatch.context() as patch:
             patch.setitem(fastgae._engine.dispatch.SETTINGS, setting, "lots")
             fastgae._engine.dispatch.recycle.cache_clear()
-            code, message = failure(["demo"], capsys)
+            code, message = failure("demo")
         assert code == 1
         assert setting in message
         assert "lots" in message
     for option, number in (("--num-steps", 10**14), ("--num-steps", 10**20), ("--num-envs", 10**15)):
-        code, message = failure(["demo", option, str(number)], capsys)
+        code, message = failure("demo", option, number)
         assert code == 2
         assert "not enough memory: the rewards alone would take" in message
 
 
-def test_environment_without_flat_observations(capsys):
+def test_environment_without_flat_observations(failure):
     class Words(gymnasium.Env):
         observation_space = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(3))
         action_space = gymnasium.spaces.Discrete(2)
 
     gymnasium.register("FastgaeWords-v0", entry_point=Words)
     try:
-        code, message = failure(["demo", "--env", "FastgaeWords-v0"], capsys)
+        code, message = failure("demo", "--env", "FastgaeWords-v0")
     finally:
         del gymnasium.registry["FastgaeWords-v0"]
     assert code == 2

@@ -43,20 +43,18 @@ def written(tmp_path):
 
 
 @pytest.fixture
-def refused(capsys):
+def refused(failure):
     """Return what the command says of a file that it must refuse: status 2 and one line of printable text."""
 
     def line(path):
-        assert main(["diagnose", str(path)]) == 2
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert captured.err.startswith("fastgae diagnose: error: ")
-        assert str(path) in captured.err
-        assert captured.err[-1] == "\n"
-        assert captured.err[:-1].isprintable()
-        assert len(captured.err) < 2000
-        assert "pickle" not in captured.err
-        return captured.err
+        status, message = failure("diagnose", path)
+        assert status == 2
+        assert message.startswith("fastgae diagnose: error: ")
+        assert str(path) in message
+        assert message[:-1].isprintable()
+        assert len(message) < 2000
+        assert "pickle" not in message
+        return message
 
     return line
 
@@ -103,7 +101,7 @@ def test_several_rollouts(saved, capsys):
     assert "64 steps" in capsys.readouterr().out
 
 
-def test_options_are_those_of_gae(saved, capsys):
+def test_options_are_those_of_gae(saved, capsys, monkeypatch):
     rounded = float(np.float16(0.99))
     assert main(["diagnose", saved(gamma=rounded)]) == 1
     assert main(["diagnose", saved(gamma=rounded), "--gamma", "0.99"]) == 0
@@ -113,10 +111,16 @@ def test_options_are_those_of_gae(saved, capsys):
     assert main(["diagnose", saved(terminated=terminated), "--autoreset", "next_step"]) == 1
     assert "not_next_step" in capsys.readouterr().out
     assert main(["diagnose", saved(last_values=np.ones(32)), "--time-axis", "1"]) == 0
-    assert main(["diagnose", saved(), "--normalize", "global"]) == 0
-    assert main(["diagnose", saved(last_advantages=np.ones(4)), "--gae-lambda", "0.9"]) == 0
     assert main(["diagnose", saved(mask=np.ones((32, 4))), "--carry-over", "--returns-lambda", "1"]) == 0
-    assert main(["diagnose", saved(), "--tail-normalized"]) == 0
+    options = """--gamma 0 --gae-lambda 0 --returns-lambda 0 --autoreset disabled --normalize per_env --tail-normalized
+        --carry-over --time-axis -2"""
+    expected = {"gamma": 0, "gae_lambda": 0, "returns_lambda": 0, "autoreset": "disabled", "normalize": "per_env"}
+    expected |= {"tail_normalized": True, "carry_over": True, "time_axis": -2}
+    asked = {}
+    monkeypatch.setattr(fastgae, "diagnose", lambda **given: asked.update(given) or "")
+    assert main(["diagnose", saved(gamma=0.5, last_advantages=np.ones(4)), *options.split()]) == 0
+    assert asked.keys() - expected.keys() == {"rewards", "values", "terminated", "last_values", "last_advantages"}
+    assert {name: asked[name] for name in expected} == expected
 
 
 def test_files_with_the_wrong_arrays(saved, refused):

@@ -184,8 +184,11 @@ def test_normalize_far_from_0_and_of_nothing(backend):
     Sums in float64 are rounded, too, in an order that memory does not decide.
     """
     cube = np.random.default_rng(1).normal(size=(7, 31, 32))
-    in_c_order = fastgae.normalize(cube, backend=backend)
-    assert_same_bits(fastgae.normalize(np.asfortranarray(cube), backend=backend), in_c_order)
+    in_c_order, mean, std = fastgae.normalize(cube, backend=backend), cube.mean(0), cube.std(0)
+    for array in (cube, np.asfortranarray(cube)):
+        assert_same_bits(fastgae.normalize(array, backend=backend), in_c_order)
+        by_given = fastgae.normalize(array, mean=mean, std=std, eps=0.5, backend=backend)
+        assert_same_bits(by_given, (cube - mean) * (1 / (std + 0.5)))
     array = np.float32(1e4) + np.random.default_rng(0).normal(size=(4096, 32)).astype(np.float32)
     got = fastgae.normalize(array, backend=backend).astype(np.float64)
     assert abs(got.mean()) < 1e-6
@@ -196,5 +199,6 @@ def test_normalize_far_from_0_and_of_nothing(backend):
         odd = np.resize(np.array([0, 1, 2, 128, 255], np.uint8), array.shape).view(bool)  # any byte but 0 is True
         counted = fastgae.normalize(array, odd.view(np.uint8) != 0, by=by, backend=backend)
         assert_same_bits(fastgae.normalize(array, odd, by=by, backend=backend), counted)
+        assert np.isnan(fastgae.normalize(np.array([[1.0], [3.0]]), by=by, ddof=2, backend=backend)).all()
         nothing = np.full((5, 3), np.nan), np.zeros((5, 3), bool)
         assert (fastgae.normalize(*nothing, by=by, backend=backend) == 0).all()

@@ -124,6 +124,7 @@ def test_labels_of_every_kind():
         [("prompt", each) for each in numbers.tolist()],
         [None if each == 0 else each for each in numbers.tolist()],
         np.where(numbers > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min),
+        np.where(numbers > 0, np.int8(100), np.int8(-100)),  # whose difference is no int8
     ):
         array = np.empty(len(rewards), object)
         array[:] = labels

@@ -2,6 +2,7 @@
 
 import functools
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import numpy as np
@@ -124,21 +125,14 @@ def test_every_way_to_wait_for_memory_gives_the_same_bits(python):
 @pytest.mark.parametrize("backend", WITH_KERNELS)
 def test_several_python_threads_at_once(backend):
     """Each with its own number of threads; none may see another's memory or settings."""
-    call, counts, failures = call_of(WIDE), (1, 2, 3, 7), []
+    call, counts = call_of(WIDE), (1, 2, 3, 7)
     expected, together = fastgae.gae(**call, backend=backend), threading.Barrier(len(counts))
 
     def work(num_threads):
-        try:
-            together.wait()
-            for _ in range(3):
-                got = fastgae.gae(**call, backend=backend, num_threads=num_threads)
-                assert_same_bits(got, expected)
-        except BaseException as error:
-            failures.append(error)
+        together.wait()
+        for _ in range(3):
+            got = fastgae.gae(**call, backend=backend, num_threads=num_threads)
+            assert_same_bits(got, expected)
 
-    threads = [threading.Thread(target=work, args=[count]) for count in counts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    with ThreadPoolExecutor(len(counts)) as pool:
+        list(pool.map(work, counts))  # which raises what a thread has raised

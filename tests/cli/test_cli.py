@@ -35,14 +35,15 @@ def test_the_command_line_imports_nothing_heavy(python):
 
 @pytest.fixture
 def written_to(tmp_path):
-    """Return the status and stderr of `fastgae`, whose stdout is a file; `diagnose` prints, and does not exit."""
-    np.savez(tmp_path / "a.npz", rewards=np.ones(3), values=np.ones(4), terminated=np.ones(3, bool))
+    """Run `fastgae` with this stdout, and return status, stderr and stdout; `diagnose` prints, and does not exit."""
+    zeros = np.zeros((4, 2), np.float32)
+    np.savez(tmp_path / "a.npz", rewards=zeros, values=zeros, last_values=zeros[0], 报酬=zeros)
 
-    def written(stdout, argument, unbuffered=""):
+    def written(stdout, argument, **environment):
         command = [sys.executable, "-m", "fastgae", argument, *([str(tmp_path / "a.npz")] * (argument == "diagnose"))]
-        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, env=environment, text=True, timeout=300)
-        return done.returncode, done.stderr
+        env = {**os.environ, "PYTHONUNBUFFERED": "", **environment}
+        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, env=env, text=True, timeout=300)
+        return done.returncode, done.stderr, done.stdout
 
     return written
 
@@ -52,15 +53,16 @@ def written_to(tmp_path):
 def test_a_reader_that_leaves_is_no_error(written_to, argument, unbuffered):
     reader, writer = os.pipe()
     os.close(reader)
-    done = written_to(writer, argument, unbuffered)
+    done = written_to(writer, argument, PYTHONUNBUFFERED=unbuffered)
     os.close(writer)
-    assert done == (141, "")
+    assert done == (141, "", None)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this platform has no /dev/full")
 def test_a_full_disk_is_one_line(written_to):
     with Path("/dev/full").open("w") as full:
-        assert written_to(full, "diagnose") == (1, "fastgae: cannot write to stdout: No space left on device\n")
+        message = "fastgae: cannot write to stdout: No space left on device\n"
+        assert written_to(full, "diagnose") == (1, message, None)
 
 
 def test_a_closed_stdout_is_no_error(monkeypatch, capsys):
@@ -105,12 +107,8 @@ def test_completion_without_shtab(monkeypatch, failure):
     assert "pip install '.[completion]'" in message
 
 
-def test_a_report_that_stdout_cannot_encode(tmp_path):
+def test_a_report_that_stdout_cannot_encode(written_to):
     """As on Windows, where what is redirected has the encoding of the system."""
-    steps = [np.zeros((4, 2), np.float32)] * 2
-    np.savez(tmp_path / "r.npz", rewards=steps[0], values=steps[1], last_values=steps[0][0], 报酬=steps[0])
-    environment = os.environ | {"PYTHONIOENCODING": "cp1252"}
-    command = [sys.executable, "-m", "fastgae", "diagnose", "r.npz"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert r"\u62a5\u916c" in done.stdout
+    *done, report = written_to(subprocess.PIPE, "diagnose", PYTHONIOENCODING="cp1252")
+    assert done == [0, ""]
+    assert r"\u62a5\u916c" in report

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.envs.registration import EnvSpec
 
 import fastgae
 from fastgae.cli import demo, rollout
@@ -42,7 +43,7 @@ def test_demo_as_json(capsys, collected):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_demo_says_what_rewards_are_not_finite(bad, capsys, tmp_path):
+def test_demo_says_what_rewards_are_not_finite(bad, capsys, tmp_path, monkeypatch):
     plot = ["--plot", str(tmp_path / "bad.png")] if find_spec("matplotlib") else []
 
     class Bad(CartPoleEnv):
@@ -50,11 +51,8 @@ def test_demo_says_what_rewards_are_not_finite(bad, capsys, tmp_path):
             observation, reward, terminated, _, info = super().step(action)
             return observation, bad if terminated else reward, terminated, terminated, info  # which is one end
 
-    gymnasium.register("FastgaeBad-v0", entry_point=Bad, max_episode_steps=200)
-    try:
-        assert main(["demo", "--env", "FastgaeBad-v0", "--num-steps", "64", *plot]) == 0
-    finally:
-        del gymnasium.registry["FastgaeBad-v0"]
+    monkeypatch.setitem(gymnasium.registry, "Bad-v0", EnvSpec("Bad-v0", Bad, max_episode_steps=200))
+    assert main(["demo", "--env", "Bad-v0", "--num-steps", "64", *plot]) == 0
     output = capsys.readouterr().out
     ends = int(output.partition("episode ends")[2].split()[0].rstrip(":"))
     assert f"rewards         {ends} of 512 are NaN or infinite" in output
@@ -125,16 +123,13 @@ def test_what_is_missing_and_settings_that_cannot_be_used(monkeypatch, failure):
         assert "not enough memory: the rewards alone would take" in message
 
 
-def test_environment_without_flat_observations(failure):
+def test_environment_without_flat_observations(failure, monkeypatch):
     class Words(gymnasium.Env):
         observation_space = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(3))
         action_space = gymnasium.spaces.Discrete(2)
 
-    gymnasium.register("FastgaeWords-v0", entry_point=Words)
-    try:
-        code, message = failure("demo", "--env", "FastgaeWords-v0")
-    finally:
-        del gymnasium.registry["FastgaeWords-v0"]
+    monkeypatch.setitem(gymnasium.registry, "Words-v0", EnvSpec("Words-v0", Words))
+    code, message = failure("demo", "--env", "Words-v0")
     assert code == 2
     assert "--env" in message
     assert "observations" in message

@@ -216,8 +216,8 @@ def strided(*strides):
 
     def changed(good):
         far = strides if good.ndim == 2 else [strides[-1] if strides == (5, 2) else 0] * good.ndim
-        size = 1 + sum((length - 1) * stride for length, stride in zip(good.shape, far, strict=True))
-        return as_strided(np.full(size, 7, good.dtype), good.shape, [good.itemsize * stride for stride in far])
+        size = 2 + sum((length - 1) * int(stride + 0.5) for length, stride in zip(good.shape, far, strict=True))
+        return as_strided(np.full(size, 7, good.dtype), good.shape, [int(good.itemsize * stride) for stride in far])
 
     return changed
 
@@ -242,6 +242,7 @@ ARRAYS_TO_FILL = {
     "broadcast": (lambda good: as_strided(good, good.shape, [0] * good.ndim), WRONG),
     "overlapping": (strided(1, 1), WRONG),
     "overlapping between its elements": (strided(2, 4), WRONG),
+    "overlapping by a half": (strided(2.5, 2), WRONG),
     "interleaved": (strided(5, 2), None),  # elements between those of another row, and none of them twice
     "Fortran": (lambda good: np.asfortranarray(good), None),
     "sliced": (lambda good: np.repeat(good, 2, axis=-1)[..., ::2], None),

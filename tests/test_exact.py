@@ -159,8 +159,8 @@ def test_the_last_step_is_the_last_that_exists(backend):
     in_time, where_masked = np.array([[0, 0], [1, 0], [0, 0]]), np.array([[0, 0], [0, 0], [1, 1]])
     got = fastgae.discounted_returns(rewards, in_time, mask=exists, gamma=0.5, backend=backend)
     assert_same_bits(got, np.float32([[1.5, 0.0], [1.0, 0.0], [0.0, 0.0]]))
-    got = fastgae.discounted_returns(rewards, where_masked, gamma=0.5, backend=backend)
-    assert_same_bits(got, np.float32([[1.75] * 2, [1.5] * 2, [1.0] * 2]))
+    got = fastgae.discounted_returns(rewards.T, where_masked.T, time_axis=1, gamma=0.5, backend=backend)
+    assert_same_bits(got, np.float32([[1.75, 1.5, 1.0]] * 2))
     assert fastgae.discounted_returns(rewards[:0], in_time[:0], backend=backend).shape == (0, 2)
     for without_end, mask in ((where_masked, exists), (in_time, None)):
         with pytest.raises(ValueError, match="last_values"):

@@ -215,8 +215,9 @@ def test_a_number_of_numpy_promotes_the_results_and_pythons_does_not(backend, pl
         for like in (zeros, np.zeros((3, 2), np.float32)):
             assert fastgae.gae(like, like, None, **given, backend=backend).returns.dtype == expected
         if place == "last_values":
-            packed = fastgae.gae_packed(zeros, zeros, [0, 1, 3], last_values=number, gamma=0.9, backend=backend)
-            assert packed.returns.dtype == expected
+            for like in (zeros, zeros.astype(np.float16)):
+                packed = fastgae.gae_packed(like, like, [0, 1, 3], last_values=number, gamma=0.9, backend=backend)
+                assert packed.returns.dtype == expected
 
 
 @needs_cpp

@@ -129,7 +129,10 @@ def test_nothing_is_unpickled(tmp_path, recorded):
 
 FAULTS = {
     "NaN": ("rewards", put((7, 3), np.nan), r"a.npz: row 7: rewards is NaN in env 3"),
-    "flag 2": ("terminated", put((9, 1), 2), r"a.npz: row 9: terminated is 2.0; expected 0 or 1 in env 1"),
+    **{
+        f"flag {flag}": ("terminated", put((9, 1), flag), f"row 9: terminated is {flag}; expected 0 or 1 in env 1")
+        for flag in (2.0, 0.5, -1.0)
+    },
     "no V'": (
         "next_values",
         None,

@@ -101,9 +101,14 @@ WRONG = {
     "integers": (returning(lambda rows: np.zeros(rows, int)), ValueError, "returned dtype int64; expected float32"),
     "nothing": (returning(lambda rows: None), TypeError, "values from the critic must be an array, got None"),
     "NaN": (
-        lambda batch: np.where(batch["observations"][:, 2] == 55, np.nan, 1.0),
+        Critic(lambda batch: np.where(batch["observations"][:, 2] == 55, np.nan, 1.0), rows=50),
         DataError,
         r"a.parquet: episode \d+, step \d+, row 55: the value from the critic is NaN",
+    ),
+    "another dtype": (
+        lambda batch: batch["observations"][:, 2].astype("f4" if batch["observations"][0, 2] > 1500 else "f8"),
+        DataError,
+        "the results are {'advantages': .*f8.* in some rows, and {'advantages': .*f4.* in others",
     ),
     "another column": (
         lambda batch: batch["image"],
@@ -115,11 +120,6 @@ WRONG = {
     "an array": (np.zeros(999), TypeError, r"a batch of rows, got array\(\[[0., ]*\.\.\.$"),
     "unknown": (Critic(len, columns=["state", "name"]), DataError, "there are no numbers state and name for the crit"),
 }
-
-
-def test_one_name_is_no_list_of_names():
-    with pytest.raises(TypeError, match="columns of a critic must be a list of names, got 'obs'"):
-        Critic(len, columns="obs")
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError("weights"), ValueError("shapes"), ZeroDivisionError("no")])
@@ -138,9 +138,11 @@ def test_errors_of_a_critic_are_its_own(tmp_path, recorded, error):
 def test_wrong_critics(tmp_path, states, recorded):
     source = write(states, tmp_path / "a.parquet", 100)
     for critic, error, message in WRONG.values():
-        refused(message, source, error=error, values=critic)
+        refused(message, source, error=error, values=critic, memory=limit(2000))
     with pytest.raises(ValueError, match="rows of a critic must be at least 1, got 0"):
         Critic(len, rows=0)
+    with pytest.raises(TypeError, match="columns of a critic must be a list of names, got 'obs'"):
+        Critic(len, columns="obs")
     refused("there is no column for the critic; there are episode, step", recorded.table(), values=len)
     goal = pa.array([[1.0], *[[1.0, 2.0]] * (ROWS - 1)])
     write(states.set_column(states.schema.get_field_index("goal"), "goal", goal), source, 100)

@@ -32,20 +32,29 @@ LAYOUTS = (np.ascontiguousarray, np.asfortranarray, lambda array: array.astype(a
 
 @pytest.mark.parametrize(("rows", "dtype", "layout"), [(1, "f8", 0), (4, "f4", 1), (10**6, "f8", 2)])
 def test_envs(tmp_path, choice, rows, dtype, layout):
-    """Rows of (T, N), whose envs end their episodes in different rows; V' may be of another dtype."""
+    """Rows of (T, N), whose envs end their episodes in different rows.
+
+    V' of every row may be of another dtype; or the next rows and ``last_values`` say it.
+    """
     rng = np.random.default_rng(5)
     rewards, values, next_values = rng.normal(size=(3, T, N)).astype(np.float32)
     terminated, truncated = rng.random((2, T, N)) < 0.05
-    truncated[-1] = True
-    arrays = {"rewards": rewards, "values": values, "next_values": (next_values * 1.1).astype(dtype)}
-    arrays |= {"terminated": terminated, "truncated": truncated & ~terminated}
-    np.savez(tmp_path / "a.npz", **{name: LAYOUTS[layout](array) for name, array in arrays.items()})
-    compute(tmp_path / "a.npz", memory=limit(rows * N), progress=False, **choice)
-    wide = {name: array.astype(dtype) if array.dtype != bool else array for name, array in arrays.items()}
-    got = read_arrays(tmp_path / "a.advantages.parquet")
-    for name, expected in answer(choice, **wide)._asdict().items():
-        assert got[name].shape == (T, N)
-        assert bits(got[name]) == bits(expected), name
+    last = np.arange(T)[:, None] == np.full(N, T - 1)
+    after, following = (next_values * 1.1).astype(dtype), np.concatenate([values[1:], next_values[:1]])
+    limits = {"truncated": (truncated | last) & ~terminated}
+    for more, all_limits, behind in (
+        ({"next_values": after, **limits}, limits, after),
+        ({"last_values": following[-1]}, {"truncated": last & ~terminated}, following),
+    ):
+        arrays = {"rewards": rewards, "values": values, "terminated": terminated}
+        np.savez(tmp_path / "a.npz", **{name: LAYOUTS[layout](array) for name, array in (arrays | more).items()})
+        compute(tmp_path / "a.npz", memory=limit(rows * N), overwrite=True, progress=False, **choice)
+        arrays |= {"next_values": behind, **all_limits}
+        wide = {name: array.astype(behind.dtype) if array.dtype != bool else array for name, array in arrays.items()}
+        got = read_arrays(tmp_path / "a.advantages.parquet")
+        for name, expected in answer(choice, **wide)._asdict().items():
+            assert got[name].shape == (T, N)
+            assert bits(got[name]) == bits(expected), name
 
 
 RETURNS = {"estimator": "discounted_returns"}
@@ -104,7 +113,7 @@ def test_numbers_that_an_estimator_does_not_read_are_no_findings(tmp_path, recor
 def test_wrong_settings_are_seen_before_any_row_is(tmp_path, recorded):
     order = np.random.default_rng(0).permutation(ROWS)
     source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
-    for wrong in ({"backend": "fortran"}, {"num_threads": 0}, {"memory": None}, {"memory": 1.5}, {"memory": -1}):
+    for wrong in ({"backend": "fortran"}, {"num_threads": 0}, {"memory": None}, {"memory": 1.5}, {"memory": 0}):
         (name,) = wrong
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("fastgae.data.walk.compute_run", pytest.fail)

@@ -7,7 +7,7 @@ import pytest
 import fastgae
 from fastgae.data import compute, labels, on_table
 
-from .recorded import ROWS, assert_same_bits, computed, limit, names, quantile_of, read, refused, write
+from .recorded import ROWS, assert_same_bits, computed, limit, names, quantile_of, read, read_arrays, refused, write
 
 KEYS = [("episode", "ascending"), ("step", "ascending")]
 
@@ -75,6 +75,19 @@ def test_labels_per_task(tmp_path, recorded):
             assert report.threshold == thresholds
         assert np.array_equal(np.asarray(read(out)["positive"]), expected[order])
     assert "advantages above" in str(report)
+
+
+def test_labels_of_envs(tmp_path):
+    """A row has a task, and an advantage for each env."""
+    rewards, values = np.random.default_rng(0).normal(size=(2, 40, 3))
+    ends, task = np.arange(40)[:, None] % 10 == [9, 9, 9], np.arange(40) // 4 % 2
+    np.savez(tmp_path / "a.npz", rewards=rewards, values=values, terminated=ends, task=task)
+    report = compute(tmp_path / "a.npz", label_quantile=0.3, label_per="task", memory=limit(30), progress=False)
+    advantages = fastgae.gae(rewards, values, ends, last_values=np.zeros(3)).advantages
+    thresholds = [quantile_of(advantages[task == each].ravel(), 0.3) for each in (0, 1)]
+    assert report.threshold == {"0": thresholds[0], "1": thresholds[1]}
+    got = read_arrays(tmp_path / "a.advantages.parquet")["positive"]
+    assert np.array_equal(got, advantages > np.array(thresholds)[task][:, None])
 
 
 def test_bad_labels(recorded):

@@ -72,7 +72,8 @@ def test_same_bits(dataset, tmp_path, env, form, monkeypatch):
     keys = [(number, step) for number, each in enumerate(episodes) for step in range(len(each.rewards) + 1)]
     number, step = zip(*keys, strict=True)
     write(pa.table({"episode_id": number, "step": step, "values": values}), tmp_path / "v.parquet", 70)
-    monkeypatch.setattr("fastgae.data.stored.SLICE", 64)  # an episode is longer
+    for module in ("plan", "stored"):
+        monkeypatch.setattr(f"fastgae.data.{module}.SLICE", 64)  # an episode is longer
     for rows in (20, 10**6):
         assert_results(computed(folder, out, values=str(tmp_path / "v.parquet"), memory=limit(rows)), episodes)
         assert_results(computed(folder, out, values=critic, memory=limit(3 * rows)), episodes)

@@ -1,6 +1,7 @@
 """What was computed to wrong numbers without a word, or refused with a misleading one, in an earlier version."""
 
 import decimal
+import itertools
 import json
 import os
 
@@ -71,9 +72,16 @@ def test_padding_is_no_step(tmp_path, recorded):
     refused("the column of mask holds binary", images, columns={"mask": "mask"})
 
 
-def test_an_infinite_value_behind_the_last_step(tmp_path, recorded):
+def test_values_behind_steps(tmp_path):
+    """A number that is not finite is an error where it is read. Behind an end for good none is."""
     np.savez(tmp_path / "a.npz", rewards=[1.0, 1], values=[0.0, 0], terminated=[False, False], last_values=np.inf)
     refused("row 1: values is inf; expected a finite number in the state after this step", tmp_path / "a.npz")
+    unread = rows(terminated=[False, False, True], next_values=[0.0, 0.0, np.nan])  # behind an end for good
+    assert compute(unread, **ONES)["advantages"].to_pylist() == [3.0, 2.0, 1.0]
+    late = rows(truncated=[False, False, True], next_values=[0.0, 0.0, 9.0])  # ends="terminated" counts, not its V'
+    assert compute(late, **(ENDS | ONES))["advantages"].to_pylist() == [3.0, 2.0, 1.0]
+    within = unread.set_column(1, "next_values", pa.array([0.0, np.inf, 0.0]))
+    refused("row 1: next_values is inf; expected a finite number$", within)
 
 
 @pytest.mark.parametrize(
@@ -136,14 +144,6 @@ def test_ways_out(tmp_path, capsys):
     (tmp_path / "roll.pt").write_bytes(b"PK\3\4 of torch")
     assert main(["diagnose", str(tmp_path / "roll.pt")]) == 2
     assert "roll.pt" in capsys.readouterr().err
-
-
-def test_few_bytes_of_memory(tmp_path, recorded):
-    """One row at once is slow, and right."""
-    source = write(recorded.table().slice(ROWS - 60), tmp_path / "a.parquet", 100)
-    expected = fastgae.GAEResult(*(array[-60:] for array in recorded.result))
-    assert_same_bits(computed(source, tmp_path / "out.parquet", memory=8), expected)
-    refused("memory must be an amount of memory such as 256MB, got 0", source, error=ValueError, memory=0)
 
 
 @pytest.mark.parametrize("name", [b"x\xff.parquet", b"run:1.parquet", b"s3:1.parquet"])
@@ -230,6 +230,17 @@ def test_names_that_begin_again_in_one_file(tmp_path):
     assert compute(flagged, **ONES)["advantages"].to_pylist() == [2.0, 1.0] * 5
 
 
+def test_every_column_of_a_name_counts(tmp_path):
+    """Three episodes of two rows, and from each to the next only one column changes; in runs of any size."""
+    env, episode = np.array([0, 0, 1, 1, 1, 1]), np.array([7, 7, 7, 7, 8, 8])
+    for first, second in itertools.product((int, str), repeat=2):
+        table = rows(env=env.astype(first), episode=episode.astype(second))
+        source = write(table, tmp_path / "a.parquet", 3)
+        results = [computed(source, tmp_path / "out.parquet", memory=limit(n), **(ENDS | ONES)) for n in (1, 2, 9)]
+        for got in (*results, on_table(table, ends="terminated", gamma=1.0, gae_lambda=1.0)):
+            assert got["advantages"].to_pylist() == [2.0, 1.0] * 3, (first, second)
+
+
 def test_done_beside_another_flag():
     """It is either end: where the flag is not set, the other end is."""
     flags = {"terminated": [False, False, False, True], "truncated": [False, True, False, False]}
@@ -239,19 +250,6 @@ def test_done_beside_another_flag():
             assert results["advantages"].to_pylist() == [2.0, 1.0, 2.0, 1.0]
     open_end = rows(terminated=flags["terminated"], done=[False, True, False, True])
     refused("row 1: the episode is truncated, and there is no value of the state after it", open_end)
-
-
-@pytest.mark.parametrize("block", [200, 2**24])
-def test_json_over_several_lines(tmp_path, monkeypatch, block):
-    """With and without the end of the last line, in a list and one after the other."""
-    monkeypatch.setattr("fastgae.data.tables.BLOCK", block)
-    given = rows(episode=np.arange(24) // 2).to_pylist()
-    single = [json.dumps(each) for each in given]
-    for text in (json.dumps(given, indent=2), json.dumps(given), "\n".join(single), json.dumps(given[0], indent=1)):
-        for end in ("", "\n"):
-            (tmp_path / "a.json").write_text(text + end)
-            got = compute(tmp_path / "a.json", overwrite=True, **ENDS)
-            assert got.steps == text.count("rewards")
 
 
 def test_what_an_error_names(tmp_path):

@@ -50,7 +50,7 @@ def test_any_order_at_every_memory():
             del table["episode"]
         order = (rows[::-1], np.roll(rows, rng.integers(len(rows))), rng.permutation(rows))[trial % 3]
         found = set()
-        for memory in (limit(1), limit(3), "1GB"):
+        for memory in (8, limit(3), "1GB"):  # one row at once is slow, and right
             try:
                 got = compute(pa.table(table).take(order), memory=memory, progress=False)
                 found.add(got["advantages"].to_numpy().tobytes())

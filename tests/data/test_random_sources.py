@@ -341,7 +341,9 @@ def test_same_bits(tmp_path, seed, form, monkeypatch):
     source = tmp_path / form
     drawn, arguments, order = drawn_source(seed, form, source, "column", "file", "critic")
     before, rng = contents(tmp_path), drawn.rng
-    monkeypatch.setattr("fastgae.data.stored.SLICE", int(rng.choice([7, 65_536])))  # of arrays, to read at once
+    most = int(rng.choice([7, 65_536]))  # rows of arrays, of tables in memory and of values to read at once
+    for module in ("plan", "stored", "tables", "walk"):
+        monkeypatch.setattr(f"fastgae.data.{module}.SLICE", most)
     arguments |= CHOICES[rng.integers(len(CHOICES))]
     answer, quantile = drawn.answer(arguments), None
     if np.isfinite(answer.returns).all():

@@ -1,5 +1,7 @@
 """The order of the rows of recorded data."""
 
+from itertools import product
+
 import numpy as np
 
 from fastgae.data.steps import Following, RecordedSteps, disorder, last_rows
@@ -18,9 +20,13 @@ ORDERS = [  # steps, rows with a flag, whether steps may begin again, the row th
 ]
 
 
-def test_steps_of_an_episode_rise_by_one():
-    """In one run of rows, and where another run begins at any row. A step that comes again after a flag is an error."""
-    for numbers, ends, restarts, wrong in ORDERS:
+def test_steps_of_an_episode_rise_by_one(monkeypatch):
+    """In one run of rows, where another run begins at any row, and in blocks of any size.
+
+    A step that comes again after a flag is an error.
+    """
+    for (numbers, ends, restarts, wrong), block in product(ORDERS, (1, 2, 3, 65_536)):
+        monkeypatch.setattr("fastgae.data.steps.BLOCK", block)
         for end in range(1, 7):
             ended, none = np.isin(np.arange(end), ends), np.zeros(end, bool)
             same, following = none[1:], None if end == 6 else Following((0,), numbers[end], {})
@@ -30,4 +36,4 @@ def test_steps_of_an_episode_rise_by_one():
             if wrong is not None and wrong < end:
                 assert f"step {numbers[wrong]} is followed by step {numbers[wrong + 1]}" in fault.fault
             else:
-                assert fault is None, (numbers, end)
+                assert fault is None, (numbers, end, block)

@@ -84,6 +84,7 @@ def test_same_bits(tmp_path, recorded, kind, monkeypatch):
     (tmp_path / "rows").mkdir()
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("fastgae.data.tables.SLICE", 1100)
     for order, memory in ((np.arange(ROWS), limit(200)), (np.random.default_rng(0).permutation(ROWS), "1GB")):
         rows = recorded.table().take(order)
         got = compute(KINDS[kind](rows, tmp_path / "rows"), memory=memory, progress=False)

@@ -46,9 +46,14 @@ def test_objects_over_several_lines_and_blocks(tmp_path, monkeypatch):
         for each in range(9)
     ]
     expected = np.array([3, 3, 2, 12, 9, 5, 21, 15, 8]) - 0.5
-    for indent, end in ((None, "\n"), (2, "\n"), (0, "\r\n"), (2, "\n\n")):
-        text = end.join(json.dumps(row, indent=indent) for row in rows)
-        assert advantages(written(tmp_path / "a.jsonl", text)) == expected.tolist()
+    one_by_one = ((None, "\n"), (2, "\n"), (0, "\r\n"), (2, "\n\n"))
+    texts = [end.join(json.dumps(row, indent=indent) for row in rows) for indent, end in one_by_one]
+    for text in (*texts, json.dumps(rows), json.dumps(rows, indent=2)):
+        for end in ("", "\n"):
+            assert advantages(written(tmp_path / "a.json", text + end)) == expected.tolist()
+    for block in (64, 2**24):
+        monkeypatch.setattr(tables, "BLOCK", block)
+        assert advantages(written(tmp_path / "a.json", json.dumps(rows[0], indent=1))) == [-0.5]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
@@ -69,13 +74,8 @@ def test_dates_in_the_first_block_and_text_in_another(tmp_path, monkeypatch):
     assert advantages(written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))) == [4, 3, 2, 1] * 2
 
 
-def test_the_delimiter_is_outside_of_quotes(tmp_path):
-    text = 'episode,rewards,values,"a;b;c;d;e"\n0,1,0,x\n0,1,0,y\n'
-    assert advantages(written(tmp_path / "a.csv", text)) == [2, 1]
-
-
-def test_spaces_after_commas(tmp_path):
-    text = "episode, rewards, values\n0, 1, 0.0\n0, 2, 0.5\n"
+def test_delimiters_inside_of_quotes_and_spaces_after_commas(tmp_path):
+    text = 'episode, rewards, values,"a;b;c;d;e"\n0, 1, 0.0,x\n0, 2, 0.5,y\n'
     assert advantages(written(tmp_path / "a.csv", text)) == [3, 1.5]
 
 

@@ -88,7 +88,8 @@ def test_times_and_folders_do_not_matter(tmp_path, recorded, monkeypatch):
 
 def test_every_option_is_compared(tmp_path, recorded, monkeypatch):
     source, out = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
-    interrupted("state.State.results", source, out)
+    how = {"label_quantile": 0.5}
+    interrupted("state.State.results", source, out, **how)
     for changed, named in (
         ({"ends": "terminated"}, "ends"),
         ({"gamma": 0.5}, "gamma"),
@@ -97,12 +98,17 @@ def test_every_option_is_compared(tmp_path, recorded, monkeypatch):
         ({"estimator": "n_step_returns", "n": 4}, "n"),
         ({"normalize": "global"}, "normalize"),
         ({"values": "rewards"}, "columns"),
+        ({"label_quantile": 0.7}, "label_quantile"),
+        ({"label_per": "episode"}, "label_per"),
+        ({"rewards": "truncated:-1:9"}, "rewards"),
+        ({"out": None, "into": out}, "into"),
     ):
-        error = refused(rf"cannot resume: .*\b{named}\b.* changed since", source, out, resume=True, **changed)
+        given = {"out": out, "resume": True, **how, **changed}
+        error = refused(rf"cannot resume: .*\b{named}\b.* changed since", source, **given)
         assert "options" not in str(error)
     with monkeypatch.context() as patched:  # nothing is computed again, in another memory
         patched.setattr("fastgae.data.walk.compute_run", stopped)
-        assert_same_bits(computed(source, out, resume=True, memory="2GB"), recorded.result)
+        assert_same_bits(computed(source, out, resume=True, memory="2GB", **how), recorded.result)
 
 
 def test_data_that_change_without_a_trace(tmp_path, recorded):

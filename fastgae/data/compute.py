@@ -98,9 +98,9 @@ def compute(
     values : str, path or callable
         The column of V; or a file of V (.npy, or a table with a column "values") for each row of the source, found by
         the columns of episode and step if it has other columns; or, for a Minari dataset, for each observation; or a
-        function ``critic(batch) -> V`` of a dict of arrays, one row per state (see ``Critic``). Beside values from
-        elsewhere than the format's column, next values are read only if ``columns`` names them: they may be of an older
-        critic.
+        function ``critic(batch) -> V`` of a dict of arrays, one row per state (see ``Critic``). With values from a
+        file, a function, or another column beside the format's, next values are read only if ``columns`` names them:
+        they may be of an older critic.
     estimator : str
         "gae", "n_step_returns", or "discounted_returns", which needs no values except V' of truncated steps.
     gamma, gae_lambda, n, backend, num_threads

@@ -58,6 +58,10 @@ def test_files_of_other_columns(tmp_path, recorded, suffix):
     at = rest.schema.get_field_index("rewards")
     write(rest.set_column(at, "rewards", rest["rewards"].cast(pa.string())), second, 100)
     refused(rf"b{suffix} and .*a{suffix} have different columns: .*float vs string", [first, second], out)
+    rewards = pa.array(np.where(np.arange(len(rest)) == 34, np.float32(np.nan), rest["rewards"]))
+    write(rest.set_column(at, "rewards", rewards), second, 100)
+    for rows in (30, 10**6):  # the number of a row is that in its file
+        refused(rf"b{suffix}: episode \d+, step \d+, row 34: rewards is NaN", [first, second], out, memory=limit(rows))
     assert sorted(tmp_path.iterdir()) == [first, second]
 
 

@@ -37,10 +37,12 @@ def test_rollouts_of_several_envs(tmp_path):
 
 
 def test_what_cannot_be(tmp_path, recorded):
-    source = write(recorded.table(*NAMES), tmp_path / "a.parquet", 1000)
-    compute(source, tmp_path / "out.parquet", progress=False, **BY_FILE)
-    source = source.rename(tmp_path / "b.parquet")  # the names in it are others now
-    refused("exists already", source, tmp_path / "out.parquet", resume=True, **BY_FILE)
+    lists = pa.table({name: [getattr(recorded, name).tolist()] for name in NAMES})
+    for table in (recorded.table(*NAMES), lists):
+        source = write(table, tmp_path / "a.parquet", 1000)
+        compute(source, tmp_path / "out.parquet", overwrite=True, progress=False, **BY_FILE)
+        source = source.rename(tmp_path / "b.parquet")  # the names in it are others now
+        refused("exists already", source, tmp_path / "out.parquet", resume=True, **BY_FILE)
     refused('episode_is must be "file" or None, got 5', source, error=ValueError, episode_is=5)
     refused('episode_is="file" names files itself', source, error=ValueError, columns={"file": None}, **BY_FILE)
     refused('episode_is="file" needs a source of files', recorded.table(), error=ValueError, **BY_FILE)

@@ -9,18 +9,20 @@ from .recorded import assert_same_bits, computed, limit, refused, write
 
 
 def test_lists_without_names(tmp_path, recorded):
-    """The number of a row names its episode. A critic gets lists of one length as vectors."""
+    """The number of a row names its episode. A critic gets lists of one length as vectors, and no names of folders."""
     parts = np.split(recorded.rewards, recorded.first[1:])
     rows = pa.table({"rewards": parts, "x": parts, "goal": [[0.5, 1.5, 2.5]] * len(parts)})
-    seen = []
-    critic = lambda batch: seen.append(batch["goal"].shape[1]) or batch["x"]  # noqa: E731
+    seen, source = [], tmp_path / "runs"
+    (source / "run=7").mkdir(parents=True)
+    write(rows, source / "run=7" / "a.parquet", 5)
+    critic = lambda batch: seen.append((batch["goal"].shape[1], *sorted(batch))) or batch["x"]  # noqa: E731
     how = {"values": critic, "ends": "terminated", "memory": limit(100)}
-    got = computed(write(rows, tmp_path / "a.parquet", 5), tmp_path / "out.parquet", **how)
-    assert {*seen} == {3}
+    got = computed(source, tmp_path / "out.parquet", **how)
+    assert {*seen} == {(3, "goal", "x")}
     assert np.array_equal(got["episode"], recorded.episode)
     assert np.array_equal(got["step"], recorded.step)
     assert_same_bits(got, fastgae.gae(recorded.rewards, recorded.rewards, recorded.last, last_values=0.0))
-    no_step = computed(tmp_path / "a.parquet", tmp_path / "b.parquet", **how, columns={"step": None})
+    no_step = computed(source, tmp_path / "b.parquet", **how, columns={"step": None})
     assert no_step["advantages"].equals(got["advantages"])
 
 

@@ -139,14 +139,14 @@ FAULTS = {
         r"a.npz: row \d+: the episode is truncated in env \d, and there is no value .*every episode",
     ),
     "shape": ("values", lambda array: array[:, :3], r"a row of values has the shape \(3,\), but a row of rewards has"),
+    "one more": (
+        "terminated",
+        lambda array: array.repeat([1] * (T - 1) + [2], 0),
+        "terminated has 121 rows; expected 120",
+    ),
     "length": ("values", lambda array: array[:50], "there is no column 'values' for values; there are rewards, next"),
     "axes": ("rewards", lambda array: array[:, :, None], "the column of rewards holds .*; expected float32"),
 }
-
-
-def test_arrays_of_records_have_no_columns(tmp_path):
-    np.save(tmp_path / "a.npy", np.ones(3, [("rewards", float), ("values", float)]))
-    refused("there is no column 'rewards' for rewards; there are none", tmp_path / "a.npy")
 
 
 def test_bad_arrays(tmp_path, grid):
@@ -154,3 +154,5 @@ def test_bad_arrays(tmp_path, grid):
         changed = grid | {name: change(grid[name])} if change else {each: grid[each] for each in grid if each != name}
         np.savez(tmp_path / "a.npz", **changed)
         refused(message, tmp_path / "a.npz")
+    np.save(tmp_path / "a.npy", np.ones(3, [("rewards", float), ("values", float)]))  # fields are no columns
+    refused("there is no column 'rewards' for rewards; there are none", tmp_path / "a.npy")

@@ -39,24 +39,18 @@ def first(batch):
 
 
 def test_same_bits_as_values_in_a_column(tmp_path, states, recorded):
-    rows, scattered = np.arange(ROWS), np.random.default_rng(0).permutation(ROWS)
-    for order, most, suffix in ((rows, 150, "arrow"), (rows, 10**6, "parquet"), (scattered, 1000, "parquet")):
-        source = write(states.drop_columns(["image"]).take(order), tmp_path / f"a.{suffix}", 100)
-        critic, memory = Critic(first, columns=["observations"], rows=64), f"{most * (200 + 2 * 24)}B"
-        got = computed(source, tmp_path / "out.arrow", values=critic, memory=memory)
-        assert_same_bits(got, recorded.ended, order)
+    """The critic returns the same array for each batch."""
+    rows, scattered, kept = np.arange(ROWS), np.random.default_rng(0).permutation(ROWS), np.zeros(64, np.float32)
 
-
-def test_a_critic_that_returns_the_same_array_for_each_batch(tmp_path, states, recorded):
-    kept = np.zeros(64, np.float32)
-
-    def critic(batch):
+    def same(batch):
         kept[: len(batch["observations"])] = first(batch)
         return kept[: len(batch["observations"])]
 
-    source = write(states.drop_columns(["image"]), tmp_path / "a.parquet", 100)
-    got = computed(source, tmp_path / "out.arrow", values=Critic(critic, columns=["observations"], rows=64))
-    assert_same_bits(got, recorded.ended)
+    for order, most, suffix in ((rows, 150, "arrow"), (rows, 10**6, "parquet"), (scattered, 1000, "parquet")):
+        source = write(states.drop_columns(["image"]).take(order), tmp_path / f"a.{suffix}", 100)
+        critic, memory = Critic(same, columns=["observations"], rows=64), f"{most * (200 + 2 * 24)}B"
+        got = computed(source, tmp_path / "out.arrow", values=critic, memory=memory)
+        assert_same_bits(got, recorded.ended, order)
 
 
 def test_what_a_critic_is_called_on(tmp_path, states, recorded):

@@ -15,9 +15,15 @@ def test_names_that_begin_again(tmp_path):
     """3 x 5 rows stay 3 episodes of each name, with and without steps, and with rows in any order."""
     table = pa.table({"episode": [0, 0, 0, 1, 1], "rewards": [1.0] * 5, "values": [0.0] * 5})
     steps = table.append_column("step", pa.array([0, 1, 2, 0, 1]))
+    lists = pa.table({"rewards": [[1.0] * 3, [1.0] * 2], "values": [[0.0] * 3, [0.0] * 2]})
     expected, turned = np.array([3.0, 2.0, 1.0, 2.0, 1.0]), np.array([3, 0, 4, 1, 2])
-    for rows, answer in ((table, expected), (steps, expected), (steps.take(turned), expected[turned])):
-        files = [write(rows, tmp_path / f"{number}.parquet", 2) for number in range(3)]
+    for rows, answer in (
+        (table, expected),
+        (steps, expected),
+        (steps.take(turned), expected[turned]),
+        (lists, expected),
+    ):
+        files = [write(rows, tmp_path / f"{number}.parquet", 1) for number in range(3)]
         for memory in (limit(2), "1GB"):
             how = {"ends": "terminated", "gamma": 1.0, "gae_lambda": 1.0, "memory": memory, **BY_FILE}
             got = computed(files, tmp_path / "out.arrow", **how)

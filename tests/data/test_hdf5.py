@@ -54,15 +54,6 @@ def test_groups_of_other_projects(tmp_path):
     refused("a.h5: no array has a row for each step; there are traj_0", tmp_path / "a.h5")
 
 
-def test_names_of_d4rl_in_a_table(recorded):
-    """Its flags do not hide the columns that name episodes and steps."""
-    names = {"terminated": "terminals", "truncated": "timeouts"}
-    table = recorded.table().rename_columns(names)
-    order = np.random.default_rng(0).permutation(len(recorded.rewards))
-    got = compute(table.take(order), progress=False)
-    assert_same_bits(got, recorded.result, order)
-
-
 def test_numbers_of_demos_with_zeros_before_them(tmp_path):
     with h5py.File(tmp_path / "a.hdf5", "w") as file:
         for number in range(11):

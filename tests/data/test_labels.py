@@ -1,5 +1,7 @@
 """What robot trainers write by hand: rewards from success, labels by quantile, and the source with columns more."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -110,27 +112,22 @@ def test_bad_labels(recorded):
         refused(message, table, error=ValueError, **given)
 
 
-def test_the_threshold_is_a_number_of_the_data():
-    rng = np.random.default_rng(0)
-    for dtype in (np.float32, np.float64):
-        special = np.array([np.inf, -np.inf, 0.0, -0.0, np.finfo(dtype).tiny / 2, np.finfo(dtype).min], dtype)
-        for count in (1, 2, 3, 1000):
-            numbers = np.concatenate([rng.normal(size=count), rng.integers(-2, 3, count)]).astype(dtype)
-            numbers = np.concatenate([numbers, special[: count % 7]])
-            parts = [(part, None) for part in np.array_split(numbers, 3)]
-            for quantile in (0.001, 0.3, 0.5, 0.7, 0.999):
-                assert labels.thresholds_of(lambda: parts, quantile) == {None: quantile_of(numbers, quantile)}  # noqa: B023
-
-
 @pytest.mark.parametrize("most", [1, 2**10, 2**22])
-def test_many_groups(monkeypatch, most):
-    """However few bits a pass finds."""
+def test_the_threshold_is_a_number_of_the_data(monkeypatch, most):
+    """Of all numbers, or of those of each group, however few bits a pass finds. 0.07 * 100 is more than 7."""
     monkeypatch.setattr(labels, "MOST_TALLIES", most)
-    for dtype in (np.float32, np.float64):
-        numbers, groups = np.random.default_rng(0).normal(size=600).astype(dtype), np.arange(600) % 100
-        parts = [(numbers[at::2], pa.array(groups[at::2])) for at in range(2)]
-        expected = {group: quantile_of(numbers[groups == group], 0.6) for group in range(100)}
-        assert labels.thresholds_of(lambda parts=parts: parts, 0.6) == expected
+    rng = np.random.default_rng(0)
+    for dtype, count in itertools.product((np.float32, np.float64), (1, 2, 3, 50, 1006)):
+        special = np.array([np.inf, -np.inf, 0.0, -0.0, np.finfo(dtype).tiny / 2, np.finfo(dtype).min], dtype)
+        numbers = [rng.normal(size=count), rng.integers(-2, 3, count), special[: count % 10]]
+        numbers = np.concatenate(numbers).astype(dtype)
+        groups = rng.permutation(len(numbers)) % 100
+        for quantile in (0.001, 0.07, 0.7, 0.999):
+            parts = [(part, None) for part in np.array_split(numbers, 3)]
+            assert labels.thresholds_of(lambda: parts, quantile) == {None: quantile_of(numbers, quantile)}  # noqa: B023
+            parts = [(numbers[at::2], pa.array(groups[at::2])) for at in range(2)]
+            expected = {group: quantile_of(numbers[groups == group], quantile) for group in set(groups)}
+            assert labels.thresholds_of(lambda: parts, quantile) == expected  # noqa: B023
 
 
 def test_into_a_copy(tmp_path, recorded):

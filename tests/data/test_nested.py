@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 import fastgae
+from fastgae.data import compute
 
 from .recorded import assert_same_bits, computed, limit, refused, write
 
@@ -24,6 +25,18 @@ def test_lists_without_names(tmp_path, recorded):
     assert_same_bits(got, fastgae.gae(recorded.rewards, recorded.rewards, recorded.last, last_values=0.0))
     no_step = computed(source, tmp_path / "b.parquet", **how, columns={"step": None})
     assert no_step["advantages"].equals(got["advantages"])
+
+
+def test_flags_of_whole_episodes():
+    """They are those of its last step."""
+    lengths, terminated = np.array([2, 1, 3, 1]), np.array([True, True, False, False])
+    rewards, values, next_values = np.random.default_rng(0).normal(size=(3, 7))
+    arrays = {"rewards": rewards, "values": values, "next_values": next_values}
+    lists = {name: np.split(array, np.cumsum(lengths)[:-1]) for name, array in arrays.items()}
+    got = compute(pa.table({**lists, "terminated": terminated, "truncated": ~terminated}), progress=False)
+    ended, cut = np.zeros((2, 7), bool)
+    ended[[1, 2]] = cut[[5, 6]] = True
+    assert_same_bits(got, fastgae.gae(rewards, values, ended, cut, next_values=next_values))
 
 
 def test_lists_that_do_not_fit():

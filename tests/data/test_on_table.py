@@ -32,6 +32,11 @@ def test_the_end_of_an_episode_before_its_beginning():
             for memory in (limit(1), limit(3), "1GB"):
                 got = compute(table.take(order), memory=memory, progress=False, **how)
                 assert np.array_equal(got["advantages"], expected)
+    others = {"episode": [0, 1, 2, 0, 0], "step": [2, 0, 0, 0, 1], "terminated": [True, True, True, False, False]}
+    others |= {"rewards": [1.0] * 5, "values": [0.0] * 5}
+    for memory in (limit(1), limit(2), limit(3), "1GB"):  # between them, episodes come and end
+        got = compute(pa.table(others), memory=memory, progress=False, gamma=1.0, gae_lambda=1.0)
+        assert got["advantages"].to_pylist() == [1.0, 1.0, 1.0, 3.0, 2.0]
     table = pa.table({"env": [1] * 4, "step": [0, 1, 0, 1], "rewards": [1.0] * 4, "values": [0.0] * 4})
     table = table.append_column("terminated", pa.array([False, True, False, True]))
     assert on_table(table, gamma=1.0, gae_lambda=1.0)["advantages"].to_pylist() == [2.0, 1.0, 2.0, 1.0]
@@ -82,6 +87,9 @@ def test_a_truncated_episode_whose_rows_have_no_steps():
     for memory in (limit(1), "1GB"):
         with pytest.raises(DataError, match="the episode is truncated, and there is no value of the state after it"):
             compute(table, memory=memory, progress=False)
+    for function in (compute, on_table):  # one without a flag may be two, also where all end for good
+        with pytest.raises(DataError, match="ends without a flag, and its rows do not follow each other: name a colu"):
+            function(table.drop("truncated"), ends="terminated")
 
 
 def test_bad_rows(recorded):

@@ -102,7 +102,7 @@ def test_text_whose_first_rows_are_of_another_type(tmp_path):
         assert steps(source, ends="terminated") == 30_001
 
 
-def test_hidden_files_are_no_data(tmp_path, few):
+def test_hidden_files_are_no_data(tmp_path, few, monkeypatch):
     rows, runs = few.table(), tmp_path / "runs"
     for name in ("_temporary/0/b.parquet", "_a.parquet", "._a.parquet", ".cache/a.parquet", "run/_c.parquet"):
         (runs / name).parent.mkdir(parents=True, exist_ok=True)
@@ -113,9 +113,12 @@ def test_hidden_files_are_no_data(tmp_path, few):
     (runs / "progress.csv").write_text("loss\n1.0\n")  # text beside data is a log
     for pattern in ("runs", "runs/**/*part*", "r*/r*/*"):
         assert_results(computed(str(tmp_path / pattern), tmp_path / "out.parquet"), few)
+    assert_results(computed([runs / "run", runs], tmp_path / "out.parquet"), few)  # a file is read once
     for asked in ("runs/_a.parquet", "runs/_*.parquet", "runs/_temporary"):
         assert len(computed(tmp_path / asked, tmp_path / "out.parquet")) == 60
     refused(r"does not exist", runs / "run" / "*_c.parquet")
+    monkeypatch.chdir(runs)
+    assert compute(".", progress=False).steps == len(read(tmp_path / "runs.advantages.parquet")) == 60
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path, few, monkeypatch):
@@ -140,13 +143,14 @@ def test_hidden_files_of_other_formats(tmp_path, few):
         np.save(folder / name, getattr(few, name))
     (folder / "._rewards.npy").write_bytes(b"\0\5\26\7, as macOS writes beside every file of other systems")
     assert steps(folder) == 60
-    for number in ("0", "1"):
+    for number in ("2", "10"):
         (data / number).mkdir(parents=True)
         episode = {"rewards": [1.0, 2.0, 0.0], "values": [0.0] * 3, "terminations": [False, True, True]}
         write(pa.table(episode), data / number / "part-0.parquet", 60)
         (data / number / "._part-0.parquet").write_bytes(b"\0\5\26\7")
     (data / "metadata.json").write_text('{"data_format": "parquet"}')
     assert steps(tmp_path / "minari") == 4
+    assert read(tmp_path / "minari" / "advantages.parquet")["episode_id"].to_pylist() == [2, 2, 10, 10]
 
 
 LOGGED = {

@@ -198,8 +198,7 @@ def rllib(drawn, folder):
 
 
 def lerobot(drawn, folder):
-    columns = drawn.columns()
-    columns["done"] = pa.array(drawn.last)
+    columns = drawn.columns() | {"done": pa.array(drawn.last)}
     del columns["terminated"]
     names = {"episode": "episode_index", "step": "frame_index", "rewards": "next.reward", "done": "next.done"}
     names |= {"truncated": "next.truncated"}
@@ -373,22 +372,12 @@ def test_same_bits(tmp_path, seed, form, monkeypatch):
     assert contents(tmp_path) == before | {out: out.read_bytes()}
 
 
-def a_folder_instead(path, rng):
-    path.unlink()
-    path.mkdir()
-
-
-def nothing_instead(path, rng):
-    path.unlink()
-    path.symlink_to(path.with_name("nowhere"))
-
-
 DAMAGE = {
     "cut": lambda path, rng: path.write_bytes(path.read_bytes()[: int(rng.integers(1, path.stat().st_size))]),
     "overwritten": lambda path, rng: path.write_bytes(rng.bytes(path.stat().st_size)),
     "emptied": lambda path, rng: path.write_bytes(b""),
-    "a folder instead": a_folder_instead,
-    "nothing instead": nothing_instead,
+    "a folder instead": lambda path, rng: path.unlink() or path.mkdir(),
+    "nothing instead": lambda path, rng: path.unlink() or path.symlink_to(path.with_name("nowhere")),
 }
 
 

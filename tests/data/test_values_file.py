@@ -43,7 +43,7 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
     refused("values 'no.parquet' does not exist, and no column has", source, values="no.parquet")
 
 
-def test_next_values_of_another_critic(tmp_path, recorded):
+def test_next_values_of_another_critic(tmp_path, recorded, monkeypatch):
     """The next values of a source are of another critic than values from elsewhere, unless they are named."""
     table = recorded.table(truncated=np.zeros(ROWS, bool), terminated=recorded.last)
     source = write(table, tmp_path / "a.parquet", 100)
@@ -58,32 +58,23 @@ def test_next_values_of_another_critic(tmp_path, recorded):
         refused("the episode is truncated, and there is no value of the state after it", source, **other)
     message = "values and columns={'values': 'others'} name different values: pass one of them"
     refused(message, source, **how, columns={"values": "others"}, error=ValueError)
-
-
-def test_the_default_names_no_file(tmp_path, recorded, monkeypatch):
-    table, columns = recorded.table(), {"values": "others", "next_values": "next_values"}
-    source = write(table.rename_columns({"values": "others"}), tmp_path / "a.parquet", 100)
-    (tmp_path / "values").mkdir()
+    write(recorded.table().rename_columns({"values": "others"}), source, 100)
+    (tmp_path / "values").mkdir()  # the default names no file
     monkeypatch.chdir(tmp_path)
-    for how in ({"columns": columns}, {"values": "others"}):  # which are the only values, so next_values are theirs
+    for how in ({"columns": {"values": "others", **NEXT["columns"]}}, {"values": "others"}):  # next_values are theirs
         assert_same_bits(computed(source, tmp_path / "out.parquet", **how), recorded.result)
 
 
-def test_another_file_of_values_is_no_resume(tmp_path, recorded, source):
-    values, out = tmp_path / "v.npy", tmp_path / "out.parquet"
-    np.save(values, recorded.values)
-    computed(source, out, values=str(values), **NEXT)
-    np.save(values, recorded.values + 1)
-    refused(r"out\.parquet exists already", source, out, values=str(values), resume=True, **NEXT)
-
-
-def test_values_that_are_not_those_of_the_rows(tmp_path, recorded, source):
+def test_values_that_are_not_those_of_the_rows(tmp_path, recorded, source, monkeypatch):
     far, doubled = recorded.step.copy(), recorded.step.copy()
     far[[7, 1234]], doubled[1] = (10**6, far[1233]), 0
+    missing = pa.array(recorded.values, mask=np.arange(ROWS) == 1500)
+    monkeypatch.setattr("fastgae.data.plan.SLICE", 1000)
     for changed, message in (
         ({"step": far}, r"v\.parquet has no value for episode \d+, step 7, row 7"),
         ({"episode": np.full(ROWS, 10**6)}, r"v\.parquet has no value for episode 0, step 0, row 0"),
         ({"step": doubled}, r"v\.parquet has no value for episode 0, step 1, row 1"),
+        ({"values": missing}, r"v\.parquet: row 1500: values is missing"),
         ({"step": [f"{step}.4" for step in recorded.step]}, r"v\.parquet has no value for episode \d+, step \d+, row"),
     ):
         values = write(recorded.table("values", "episode", "step", **changed), tmp_path / "v.parquet", 77)
@@ -102,3 +93,5 @@ def test_a_join_that_was_interrupted(tmp_path, recorded, source):
         interrupted(at, source, out, **how)
     assert_same_bits(computed(source, out, **how), recorded.result)
     assert names(tmp_path) == ["out.parquet", "source.parquet", "v.arrow"]
+    write(pa.table({"values": recorded.values + 1}), tmp_path / "v.arrow", 77)  # they are others now
+    refused(r"out\.parquet exists already", source, out, **how)

@@ -22,7 +22,7 @@ from fastgae.data.files import NPY, by_suffix, files_of, kind_of, path_of
 from fastgae.data.formats import FILE, Found, found_in, parts_in
 from fastgae.data.rows import MOST, SLICE, Advance, Batches, Rows, arrays_of, column_of, even
 from fastgae.data.sorting import ROW, Database, joined, new_array
-from fastgae.data.steps import RecordedSteps, RowError, check_finite, last_rows
+from fastgae.data.steps import RecordedSteps, RowError, check_finite
 from fastgae.data.stored import Lazy, npy, type_of
 
 BYTES_PER_ROW = 240  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
@@ -190,19 +190,23 @@ class Plan(NamedTuple):
             raise self.named(error, table, first) from error
 
     def steps(self, table: pa.Table, first: int) -> RecordedSteps:
-        """Return rows as arrays, with the values of the states behind episodes that do not end for good."""
+        """Return rows as arrays."""
         values = None if self.critic is None else self.critic.of(table)
         if self.beside is not None:
             values = self.beside.of(self.numbers(table, first, np.arange(len(table))))
         steps = steps_of(table, self.columns, values)
         if ROW in table.column_names and steps.step is None:
             steps = steps._replace(unflagged=SCATTERED)
+        return steps
+
+    def with_states(self, steps: RecordedSteps, table: pa.Table, first: int, last: Array) -> RecordedSteps:
+        """Return the rows with the values of the states behind the last rows of episodes that do not end for good."""
         if self.how.ends == "terminated" or steps.next_values is not None:
             return steps
         columns = self.columns.named("values") if self.critic is None else self.critic.columns
         next_columns = {} if self.critic is None else self.critic.next_columns
         kept = self.rows.behind(columns) if self.beside is None else self.beside.ends  # behind which there is the state
-        ends = last_rows(steps, None) & ~steps.terminated
+        ends = last & ~steps.terminated
         at = np.flatnonzero(ends.any(axis=tuple(range(1, ends.ndim))))
         at = at[np.isin(self.numbers(table, first, at), kept)] if len(kept) or not next_columns else at
         if not len(at):

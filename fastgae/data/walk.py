@@ -64,10 +64,14 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
             steps = plan.steps(table, first)
             last = last_rows(steps, done.following)
             fault = episodes.fault(table, steps, last, done.following)
-            if fault is None and (fault := unknown_end(steps, last, plan.how)) is not None:
+            if fault is None:
+                try:
+                    steps = plan.with_states(steps, table, first, last)
+                    fault = unknown_end(steps, last, plan.how)
+                except RowError as error:
+                    fault = error
                 # Rows of the episode may be among those before, which are then not in order.
-                may_sort = not is_sorted and _are_scattered(plan, rows, state.folder, episodes, first, steps)
-                if not may_sort:
+                if fault and (is_sorted or not _are_scattered(plan, rows, state.folder, episodes, first, steps)):
                     raise fault
             if fault is not None:
                 return plan.named(fault, table, first)

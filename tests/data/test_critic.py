@@ -18,7 +18,7 @@ def states(recorded):
     """Return a table with the states that a critic reads, the first number of which is the value."""
     observations = np.stack([recorded.values, -recorded.values, np.arange(ROWS, dtype=np.float32)], axis=1)
     following = observations.copy()
-    following[:, 0] = recorded.next_values
+    following[:, 0] = np.where(recorded.truncated, recorded.next_values, np.nan)  # read only behind truncated steps
     fixed = pa.list_(pa.float32(), 3)
     fields = [pa.array(observations[:, 0]), pa.array(observations[:, 1])]
     columns = {

@@ -57,6 +57,7 @@ struct KnownOptions : Options {
     static constexpr bool separate() { return ratios; }
 };
 using NoOptions = KnownOptions<Masked::no, false, false>;
+// Half of the time that a step takes if it looks that up.
 struct OnlyUpgo : NoOptions {
     static constexpr bool plain = false, upgo = true;
 };

@@ -95,13 +95,13 @@ def chosen_columns(
     for role, name in given.items():
         if name is not None and name not in present:
             raise DataError(f"there is no column {name!r} for {role}; there are {', '.join(present) or 'none'}")
-    own = {role: name for role, name in known.columns.items() if name in present}
-    if "mask" in own and not _may_be_flags(schema.types[present.index(own["mask"])]):
-        del own["mask"]  # of the pixels of an image, for example
-    chosen = own | given
+    usual = {role: name for role, name in known.columns.items() if name in present}
+    if "mask" in usual and not _may_be_flags(schema.types[present.index(usual["mask"])]):
+        del usual["mask"]  # of the pixels of an image, for example
+    chosen = usual | given
     found = {role: name for role, name in chosen.items() if name is not None}
-    usual = known.columns["values"]  # of which the column of next values holds the next ones
-    if "next_values" not in given and (values is None or (usual in present and found.get("values", usual) != usual)):
+    own = known.columns["values"]  # of which the column of next values holds the next ones
+    if "next_values" not in given and (values is None or (own in present and found.get("values", own) != own)):
         found.pop("next_values", None)  # they are of another critic than the values
     needs_values = values is not None and ESTIMATORS[how.estimator].every_value
     for role in ("rewards", "values") if needs_values else ("rewards",):

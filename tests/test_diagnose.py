@@ -217,6 +217,23 @@ def test_wrappers_give_reset_rows_a_reward():
         assert detectors(call) == ["not_next_step"]
 
 
+def test_whitened_rewards_of_reset_rows():
+    value = fitted_value("Pendulum-v1")
+    for mode, axis in product(("next_step", "same_step"), (None, 0)):
+        (rollout,) = rollouts_of("Pendulum-v1", 512, mode=mode)
+        call = rollout.arguments(value)
+        if mode == "same_step":
+            mistakes.wrong_autoreset(call, None, value)
+        call["rewards"] = (call["rewards"] - call["rewards"].mean(axis)) / call["rewards"].std(axis)
+        assert detectors(call) == ["not_next_step"] * (mode == "same_step")
+    call = record("CartPole-v1", "next_step", 8, 512, 0).arguments(random_value("CartPole-v1"))
+    call["terminated"] = call.pop("truncated") | call["terminated"]
+    whitened = (call["rewards"] - call["rewards"].mean()) / call["rewards"].std()
+    (finding,) = fastgae.diagnose(**{**call, "rewards": whitened, "autoreset": None})
+    assert finding.detector == "flags_shifted"
+    assert "or the rows after the flags are reset rows" in finding.what
+
+
 def test_flags_that_are_not_given_at_all():
     """A call without ``terminated`` says that each env is one sequence, but V begins anew in it again and again."""
     for env_id, num_envs, num_steps in ENDS[:2]:

@@ -233,7 +233,7 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
                 by,
                 f"the reward is {rewards[0]:g} {_beside(base + by)} at all {count} flags, "
                 f"{number_of(same[here])} times {_beside(base)}, and at "
-                f"{number_of(elsewhere)} of {elsewhere.size:,} other steps",
+                f"{number_of(elsewhere)} of {elsewhere.size:,} other steps" + _or_reset_rows(steps, by),
                 usable,
             )
     return None
@@ -256,12 +256,11 @@ def _shift_by_errors(steps: Steps) -> Shift | None:
         larger = there[comparable] > 4.0 * np.maximum(here[comparable], floor)
         jumps = number_of(larger & moved[shifted(usable, base + by)][comparable])
         if jumps >= 5 and jumps >= 0.6 * count:
-            reset = ", or the rows after the flags are reset rows and autoreset does not say so" if by == 1 else ""
             return Shift(
                 by,
                 f"at {jumps} of {count} flags the TD error {_beside(base + by)} is more than 4 times as large as "
                 f"{_beside(base)} (medians {median(there):.3g} and {median(here):.3g}, and {floor:.3g} elsewhere)"
-                + (reset if not steps.next_step else ""),
+                + _or_reset_rows(steps, by),
                 usable,
                 may_be_values=True,
             )
@@ -276,6 +275,11 @@ def _usable(steps: Steps, by: int) -> Array:
 def _inside(steps: Steps, by: int) -> Array:
     """Return the rows for which the row ``by`` later exists and is not masked."""
     return shifted(steps.unmasked, -by)
+
+
+def _or_reset_rows(steps: Steps, by: int) -> str:
+    found = by == 1 and not steps.next_step
+    return ", or the rows after the flags are reset rows and autoreset does not say so" * found
 
 
 def _beside(by: int) -> str:

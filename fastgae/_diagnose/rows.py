@@ -1,13 +1,12 @@
 """Detect reset rows, the rows after a done that are not steps in Gymnasium's NEXT_STEP mode, and their absence."""
 
-import functools
 from collections.abc import Iterator
 
 import numpy as np
 
 from fastgae._call import Array
 from fastgae._diagnose.report import Finding
-from fastgae._diagnose.steps import Steps, by_chance, jump, number_of, shifted
+from fastgae._diagnose.steps import Steps, by_chance, jump, median, number_of, shifted
 
 
 def reset_rows(steps: Steps) -> Iterator[Finding]:
@@ -92,20 +91,9 @@ def reset_rows_with_rewards(steps: Steps) -> Array | None:
     elsewhere = steps.rewards == 0
     off = any(zero.all() and by_chance(elsewhere, len(zero)) < 1e-3 for zero in beside)
     many = count >= 2 and count >= 0.5 * number_of(after)
-    return rewarded if many and not off and not _are_of_a_wrapper(steps, after) else None
-
-
-def _are_of_a_wrapper(steps: Steps, after: Array) -> bool:
-    """Return whether a wrapper gives reset rows their rewards: it adds a constant, and may scale it ever more slowly.
-
-    Then the rewards of an env's reset rows are alike, and those of the rows beside them are others.
-    """
-    alike = functools.partial(np.isclose, rtol=0.3, atol=0)
-    envs = np.nonzero(after.T)[0]
-    rewards = steps.rewards.T[after.T]
-    following = alike(rewards[1:], rewards[:-1]) | (envs[1:] != envs[:-1])
-    beside = [alike(steps.rewards, np.roll(steps.rewards, by, 0)) & shifted(steps.exists, by) for by in (-1, 1)]
-    return bool(following.mean() > 0.75 and (beside[0] | beside[1])[after].mean() < 0.1) if len(following) else False
+    # V changes where an episode begins: after a reset row, and not before it.
+    begins_after = median(steps.changes[after]) > median(steps.changes[shifted(after, -1)])
+    return rewarded if many and not off and not begins_after else None
 
 
 def prev_done(steps: Steps) -> Iterator[Finding]:

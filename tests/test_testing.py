@@ -47,6 +47,7 @@ PLANTED = [
     ("rewards_whitened", {STEPS: f"    rewards = (rewards - rewards.mean(0)) / rewards.std(0, ddof=1)\n{STEPS}"}),
     ("last_values_ignored", {"else last_values": "else 0 * last_values"}),
     ("last_values_of_the_last_step", {"else last_values": "else values[t]"}),
+    ("last_values_of_the_first_step", {"else last_values": "else values[0]"}),
     ("last_values_twice", {STEPS: f"    values = {TWICE}\n{STEPS}"}),  # PureJaxQL
     ("numbers_clipped", {"rewards[t],": "np.clip(rewards[t], -1, 1),"}),
     ("numbers_clipped", {"= advantage\n": "= np.clip(advantage, -10, 10)\n"}),
@@ -67,6 +68,7 @@ PLANTED = [
     ("flags_mixed_up", {BOOTSTRAP: "np.where(truncated[t], 0, following)"}),  # Mava, #951
     ("flags_mixed_up", {TRACE: "np.where(truncated[t], 0, advantage)"}),  # rlevo, #344
     ("values_not_subtracted", {" - values[t]": ""}),
+    ("values_not_subtracted", {" - values[t]": " - np.where(done, 0, values[t])"}),
     ("values_exchanged", {"following)) - values[t]": "values[t])) - following"}),
     ("no_bootstrap", {f" + gamma * {BOOTSTRAP}": ""}),
     ("discount_missing", {"gamma * np.where": "np.where"}),

@@ -73,6 +73,7 @@ MISTAKES = {
     ),
     "last_values_ignored": ("the last episode of the rollout looks as if it had ended there", LAST_ROW),
     "last_values_of_the_last_step": ("V' of the last step is V of the state before its action", LAST_ROW),
+    "last_values_of_the_first_step": ("V' of the last step is V of the first state of the rollout", LAST_ROW),
     "last_values_twice": (
         "V' of the step before the last one is not the value of the state to which it led",
         "bootstrap it with V of the last state",
@@ -269,6 +270,9 @@ AXES: dict[str, tuple[Choice, ...]] = {
         does("the last step bootstraps from V of its own state")(
             "last_values_of_the_last_step", "last", "same rows", last="{v}[-1]"
         ),
+        does("the last step bootstraps from V of row 0, as np.roll(values, -1) gives it")(
+            "last_values_of_the_first_step", "last", "same rows", last="{v}[0]"
+        ),
         does("the step before the last one bootstraps from V after the last one")(
             "last_values_twice", "e", v="np.concatenate([{v}[:-1], np.where({e}[-1:], 0, last_values)])"
         ),
@@ -287,6 +291,9 @@ AXES: dict[str, tuple[Choice, ...]] = {
         ),
         does("the TD error of a step that ends an episode is 0, so its advantage is 0 and its return is V")(
             "ends_dropped", "e", r="np.where({either}, {v}, {r})", b="{either}", c="{either}"
+        ),
+        does("V(s_t) is not subtracted in the TD error of a step that ends an episode")(
+            "values_not_subtracted", "e", r="np.where({either}, {r} + {v}, {r})"
         ),
         does(
             "truncation counts as termination, and the step before a truncated one takes no advantage from it, because "

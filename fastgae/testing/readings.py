@@ -28,7 +28,7 @@ _FLAGS = {
     "not_starts": "masks mask",
     "next_done": "next_dones last_done last_dones new_last",
     "next_going_on": "next_mask next_masks last_mask",
-    "discounts": "discount_t discount_tp1",
+    "discounts": "discount_t discount_tp1 pcont",
 }
 _OTHER_MEANING = {*" ".join(_FLAGS.values()).split(), "done", "log_rhos"}
 _ELSEWHERE = {

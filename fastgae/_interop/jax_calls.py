@@ -115,8 +115,8 @@ def _lowered(function: Callable[..., Any], settings: dict[str, Any], arrays: dic
             f"change: make it static, jax.jit(..., static_argnames={traced[0]!r})"
         )
     given = {name: each for name, each in settings.items() if name not in NOT_IN_PROGRAMS}
-    # The text tells numbers apart that are equal, such as 0.0 and -0.0.
-    key = tuple((name, type(each), repr(each), each) for name, each in given.items())
+    # The text tells settings apart that are equal, such as 0.0 and -0.0, or 1 and True.
+    key = tuple((name, repr(each), each) for name, each in given.items())
     wide = canonical(np.float64) == np.float64
     with numpys_promotion():  # gamma and lambda are multiplied in float64, and so are numbers of NumPy in float64
         return _program(function, key, wide, arrays)
@@ -129,7 +129,7 @@ def _program(function: Callable[..., Any], settings: tuple[Any, ...], wide: bool
     for name, array in arrays.items():
         dtype = np.dtype(np.float32) if is_narrow(array.dtype) else array.dtype  # 16-bit floats are read as float32
         held[name] = OnDevice(array, array.shape, dtype, "xla")
-    results = function(**held, **{name: given for name, _, _, given in settings})
+    results = function(**held, **{name: given for name, _, given in settings})
     narrow = {} if wide else {np.dtype(np.float64): np.float32}
     return jax.tree.map(lambda result: result.astype(narrow.get(result.dtype, result.dtype)), results)
 

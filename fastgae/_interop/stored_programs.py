@@ -28,19 +28,24 @@ def _register() -> None:
 
 
 class _UntilJax:
-    """Find only JAX, and only once."""
+    """Find only JAX, until it has been imported: a program may look for it first, as importlib.util.find_spec does."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != "jax" or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("jax")
+        try:
+            spec = importlib.util.find_spec("jax")
+        finally:
+            sys.meta_path.insert(0, self)
         if spec is None or spec.loader is None:
             return None
         run = spec.loader.exec_module
 
         def run_and_register(module: ModuleType) -> None:
             run(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
             _register()
 
         spec.loader.exec_module = run_and_register  # type: ignore[method-assign]

@@ -20,6 +20,7 @@ from fastgae._interop.libraries import FUNCTIONS, as_array, dtype_of_results, gi
 from fastgae._interop.torch import is_compiling, numpy_dtype, transforms
 from fastgae._interop.torch_devices import computed
 
+NUMPYS = (np.generic, np.ndarray)  # torch.compile knows no `np.generic | np.ndarray`
 NO_OPERANDS = ("out", "stop_gradients")  # arguments that an operation does not have
 # Arguments that are never tensors. Every other argument is a tensor, None, or a number in place of a tensor.
 NO_TENSORS = names_of(Role.SETTING, Role.CONSTANT)
@@ -45,7 +46,7 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 def operands(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the operation.
 
-    Numbers in place of tensors get separate arguments, because as tensors they would promote dtypes.
+    Numbers of Python in place of tensors get separate arguments, because as tensors they would promote dtypes.
     """
     given: dict[str, Any] = {}
     numbers: dict[str, float] = {}
@@ -57,6 +58,8 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
             given[name] = value.detach() if value.requires_grad or transforms() else value
         elif value is None or name in NO_TENSORS:
             given[name] = value.name if isinstance(value, Enum) else value
+        elif isinstance(value, NUMPYS) and value.ndim == 0:
+            given[name] = torch.as_tensor(value)  # because a number of NumPy promotes dtypes
         elif isinstance(value, int | float) or getattr(value, "ndim", None) == 0:
             given[name] = None
             numbers[name] = float(value)
@@ -189,7 +192,7 @@ def differentiated(function: Callable[..., Any], arguments: dict[str, Any]) -> A
     tensors = {
         name: given if isinstance(given, Tensor) else torch.as_tensor(as_array(name, given), device=device)
         for name, given in arguments.items()
-        if not (given is None or (type(given) in (int, float) and name != "final_values") or name in NO_TENSORS)
+        if not (given is None or type(given) in (int, float) or name in NO_TENSORS)
     }
     if "final_values" in tensors:
         tensors["final_values"] = _dense(next(iter(tensors.values())), tensors["truncated"], tensors["final_values"])
@@ -197,7 +200,7 @@ def differentiated(function: Callable[..., Any], arguments: dict[str, Any]) -> A
         name: OnDevice(tensor, tuple(tensor.shape), numpy_dtype(name, tensor), "autograd")
         for name, tensor in tensors.items()
     }
-    results = function(**{**arguments, **held, "backend": None} if "backend" in arguments else {**arguments, **held})
+    results = function(**{**arguments, **held})
     if isinstance(numbers, GAEResult):
         return GAEResult(*map(Differentiated.apply, numbers, results))
     return Differentiated.apply(numbers, results)

@@ -130,11 +130,17 @@ def test_traced_values_beside_rewards_of_numpy():
 
 
 def test_a_guard_of_transfers():
-    function, arrays, others = split("cleanrl", ["int32"])  # computed in float64
+    function, arrays, others = split("cleanrl", ["bfloat16"])  # computed in float32
     expected = function(**arrays, **others)
     with jax.transfer_guard("disallow"):
         results = function(**arrays, **others)
     assert_answers(results, expected)
+
+
+def test_integers_where_float64_is_on():
+    with jax.enable_x64(True):
+        function, arrays, others = split("cleanrl", ["int32"])
+        assert {each.dtype.name for each in arrays_of(function(**arrays, **others))} == {"float64"}
 
 
 def test_functions_of_torch_libraries():

@@ -62,3 +62,13 @@ def test_two_processes_share_a_program(two_ranks):
 def test_a_fork_of_a_process_that_has_run_a_program(python):
     """JAX itself does not work after a fork, but fastgae does, with NumPy arrays."""
     python(FORKS)
+
+
+@pytest.mark.parametrize("first", ["jax", "fastgae", "fastgae, importlib.util; importlib.util.find_spec('jax')"])
+def test_jax_knows_the_compiled_module(python, first):
+    """Stored programs need it, whichever is imported first. A program may also look whether there is a JAX."""
+    python(
+        f"import {first}; import jax, fastgae, sys\n"
+        "assert sys.modules['fastgae._interop.jax_xla'].is_ready.cache_info().currsize\n"
+        "assert not any('fastgae' in type(each).__module__ for each in sys.meta_path)\n"
+    )

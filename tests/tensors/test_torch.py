@@ -15,6 +15,7 @@ from support.functions import arrays_of, converted
 
 torch = pytest.importorskip("torch")
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
+from torch._subclasses.functional_tensor import dispatch_functionalize  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from fastgae._interop.torch import from_numpy, to_numpy  # noqa: E402
@@ -293,6 +294,15 @@ def test_compiled_for_whole_numbers(compiled):
         assert_answers(function(tensors(arguments)), fastgae.gae(**arguments))
 
 
+def test_numbers_of_numpy_promote_in_programs_too(compiled):
+    rewards = tensor(ROLLOUT["rewards"])
+    for last in (np.float64(0.3), np.float32(0.3), np.array(0.3)):
+        call = lambda rewards, last=last: fastgae.gae(rewards, rewards, None, last_values=last)  # noqa: E731
+        expected = call(ROLLOUT["rewards"])
+        assert_answers(compiled(call)(rewards), expected)
+        assert_answers(fastgae.GAEResult(*(each[0] for each in torch.vmap(call)(rewards[None]))), expected)
+
+
 def test_compiled_out(compiled):
     advantages, returns = torch.zeros(2, 17, 6)
     function = compiled(lambda out, **arrays: fastgae.gae(**arrays, out=out))
@@ -302,10 +312,14 @@ def test_compiled_out(compiled):
     got = function((None, returns.zero_()), **tensors(ROLLOUT))
     assert got.advantages is None
     assert_same_bits(returns.numpy(), fastgae.gae(**ROLLOUT).returns)
-    with pytest.raises(Exception, match=r"out\[0\] and out\[1\] are one tensor"):  # torch wraps the ValueError
-        function((returns, returns), **tensors(ROLLOUT))
-    with pytest.raises(Exception, match="out must be a pair"):
-        function((returns,), **tensors(ROLLOUT))
+    for out, error in (
+        ((returns, returns), r"out\[0\] and out\[1\] are one tensor"),
+        ((returns,), "out must be a pair"),
+        ((None, returns.double()), "out has shape .*float64; expected .*float32"),
+        ((None, torch.zeros(2, 17, 6)), "out has shape .*expected"),
+    ):
+        with pytest.raises(Exception, match=error):  # torch wraps the ValueError
+            function(out, **tensors(ROLLOUT))
 
 
 def test_compiled_gradients_end_at_the_call(compiled):
@@ -320,10 +334,11 @@ def test_compiled_gradients_end_at_the_call(compiled):
 
 
 def test_what_is_no_number_in_transforms():
-    """Text that spells a number is none there either, and errors name the argument."""
+    """Nor is text that spells one. Errors name the argument."""
     given = tensors({**ROLLOUT})
     for changed, error in (
         ({"gamma": "0.5"}, "gamma must be a tensor or a number in code that torch compiles or transforms"),
+        ({"gamma": torch.tensor(0.5, dtype=torch.bfloat16)}, r"gamma has dtype torch\.bfloat16, in which 0\.99"),
         ({"last_values": "1e3"}, "last_values must be a tensor or a number"),
         ({"terminated": [0] * 17}, "terminated must be a tensor or a number"),
     ):
@@ -393,7 +408,8 @@ def test_recorded_programs_compute_with_other_numbers():
     expected = fastgae.gae(**others)
     with warnings.catch_warnings(action="ignore"):  # torch.jit.trace is deprecated
         traced = torch.jit.trace(targets, (*given.values(),))
-    for program in (traced, *(make_fx(targets, tracing_mode=how)(*given.values()) for how in ("real", "symbolic"))):
+    made = [make_fx(targets, tracing_mode=how)(*given.values()) for how in ("real", "symbolic")]
+    for program in (traced, dispatch_functionalize(targets), *made):
         assert_answers(fastgae.GAEResult(*program(*(others[name] for name in given))), expected)
     with FakeTensorMode() as mode:
         fake = targets(*map(mode.from_tensor, given.values()))

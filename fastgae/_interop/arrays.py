@@ -110,6 +110,12 @@ def widened(array: Array) -> Array:
     return np.left_shift(bits, 16, out=bits).view(np.float32)
 
 
+def native(array: Array) -> Array:
+    """Return an array as torch and JAX read it: in this machine's order of bytes, and 16-bit floats as float32."""
+    wide = widened(array)
+    return wide.astype(wide.dtype.newbyteorder("="), copy=False)
+
+
 def taken(arguments: dict[str, Any], array_type: type, to_numpy: Callable[[str, Any], Array]) -> dict[str, Any]:
     """Return the arguments of a call in which the arrays of one type are NumPy arrays."""
     return {

@@ -13,7 +13,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
-from fastgae._interop.arrays import NO_ARRAYS, OnDevice, is_narrow, taken, widened
+from fastgae._interop.arrays import NO_ARRAYS, OnDevice, is_narrow, native, taken
 from fastgae._interop.jax import (
     canonical,
     check_array,
@@ -148,7 +148,7 @@ def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         elif type(given) in NO_ARRAYS:
             settings[name] = given
         else:
-            arrays[name] = widened(as_array(name, given))
+            arrays[name] = native(as_array(name, given))
             if arrays[name].dtype.kind in "USO":
                 raise TypeError(f"{name} has dtype {arrays[name].dtype}, which no program of JAX holds: pass integers")
     return arrays, settings

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack
 
 from fastgae._call import GAEResult, Role, names_of
-from fastgae._interop.arrays import OnDevice
+from fastgae._interop.arrays import OnDevice, native
 from fastgae._interop.libraries import FUNCTIONS, as_array, dtype_of_results, gives_two
 from fastgae._interop.torch import is_compiling, numpy_dtype, transforms
 from fastgae._interop.torch_devices import computed
@@ -59,7 +59,7 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
         elif value is None or name in NO_TENSORS:
             given[name] = value.name if isinstance(value, Enum) else value
         elif isinstance(value, NUMPYS) and value.ndim == 0:
-            given[name] = torch.as_tensor(value)  # because a number of NumPy promotes dtypes
+            given[name] = torch.as_tensor(value[()])  # because a number of NumPy promotes dtypes
         elif isinstance(value, int | float) or getattr(value, "ndim", None) == 0:
             given[name] = None
             numbers[name] = float(value)
@@ -190,7 +190,7 @@ def differentiated(function: Callable[..., Any], arguments: dict[str, Any]) -> A
     numbers = (traced if transforms() else computed)(function, arguments)
     device = next(iter(arguments.values())).device
     tensors = {
-        name: given if isinstance(given, Tensor) else torch.as_tensor(as_array(name, given), device=device)
+        name: given if isinstance(given, Tensor) else torch.tensor(native(as_array(name, given)), device=device)
         for name, given in arguments.items()
         if not (given is None or type(given) in (int, float) or name in NO_TENSORS)
     }

@@ -113,9 +113,12 @@ def test_more_steps_than_32_bits_count():
 
 
 def test_outputs_may_lie_between_each_other():
-    twice = torch.zeros(17, 12, device=DEVICE)
-    got = called(fastgae.gae, {**tensors(ROLLOUT), "out": (twice[:, ::2], twice[:, 1::2])})
+    """Autograd knows that they were filled. Values are negated by torch when it reads them."""
+    twice, given = torch.zeros(17, 12, device=DEVICE), tensors(ROLLOUT)
+    given["values"] = torch.complex(given["values"], -given["values"]).conj().imag
+    got = called(fastgae.gae, {**given, "out": (twice[:, ::2], twice[:, 1::2])})
     assert_bits(got, fastgae.gae(**ROLLOUT))
+    assert twice._version
 
 
 def test_a_number_on_the_cpu_is_a_number():
@@ -124,6 +127,8 @@ def test_a_number_on_the_cpu_is_a_number():
         fastgae.gae(**given)
     got = called(fastgae.gae, {**tensors(ROLLOUT), "gamma": torch.tensor(0.9, dtype=torch.float64)})
     assert_bits(got, fastgae.gae(**{**ROLLOUT, "gamma": 0.9}))
+    with pytest.raises(TypeError, match=r"values is on cpu, .*: pass values\.to\(rewards\.device\)"):
+        torch_devices.check_place("values", ONES, "rewards", ONES.as_subclass(Elsewhere))
 
 
 def test_arrays_of_numpy_are_refused():
@@ -205,7 +210,9 @@ def test_a_thread_never_starts_a_kernel_that_another_one_is_loading(launched):
 def test_calls_that_are_alike_have_one_plan(monkeypatch):
     made = []
     gae = backend.gae
-    monkeypatch.setattr(torch_devices, "_plans", {})
+    plans = {}
+    monkeypatch.setattr(torch_devices, "_plans", plans)
+    monkeypatch.setattr(torch_devices, "MOST_PLANS", 5)
     monkeypatch.setattr(backend, "gae", lambda call: made.append(call) or gae(call))
     given = tensors(small_rollout())
     for seed in (0, 1):
@@ -231,6 +238,7 @@ def test_calls_that_are_alike_have_one_plan(monkeypatch):
             called(fastgae.gae, {**given, **changed})
         made.pop()
         assert len(made) == 1, changed
+    assert len(plans) <= 5
     with pytest.raises(TypeError, match="carry_over must be True or False"):  # and no plan of False stands for 0
         called(fastgae.gae, {**given, "carry_over": 0})
 

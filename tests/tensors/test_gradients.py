@@ -46,6 +46,7 @@ def test_numbers_that_are_never_used_have_no_gradient(gradients_of, name):
     given = {each: RNG.random((9, 4), np.float32) for each in UNREAD} | {"last_values": RNG.random(4, np.float32)}
     for each, rows in UNREAD.items():
         given[each][rows] = np.nan
+    given["ratios"][2] = 1.0  # at the clip, where the gradient is that of the ratio
     given |= dict.fromkeys(("gamma", "gae_lambda", "lambda_"), np.float32(0.9))
     flags = {each: np.zeros((9, 4), bool) for each in ("terminated", "truncated")} | {"mask": np.ones((9, 4), bool)}
     flags["terminated"][3], flags["truncated"][5], flags["mask"][7], flags["terminated"][8, 0] = True, True, False, True
@@ -57,6 +58,7 @@ def test_numbers_that_are_never_used_have_no_gradient(gradients_of, name):
     for each, gradient in gradients_of(live, {each: given[each] for each in TAKES[name].split()}).items():
         assert np.isfinite(gradient).all(), each
         assert each not in UNREAD or not gradient[UNREAD[each]].any(), each
+        assert each != "ratios" or gradient[2].all()
 
 
 @pytest.mark.parametrize("by", ["global", "per_env"])

@@ -72,3 +72,7 @@ def test_jax_knows_the_compiled_module(python, first):
         "assert sys.modules['fastgae._interop.jax_xla'].is_ready.cache_info().currsize\n"
         "assert not any('fastgae' in type(each).__module__ for each in sys.meta_path)\n"
     )
+
+
+def test_half_of_jax_is_imported(python):
+    python("import sys, types; sys.modules['jax'] = types.ModuleType('jax'); import fastgae; fastgae.normalize([1, 2])")

@@ -104,9 +104,9 @@ def test_torch_has_no_forward_derivative_of_a_forward_derivative():
 
 def test_other_kinds_of_arrays():
     values = torch.randn(4, 3, dtype=torch.bfloat16, requires_grad=True)
-    ended = np.zeros((4, 3), bool)
+    ended = np.broadcast_to(False, (4, 3))  # which is read-only
     for rewards, dtype in ((torch.ones(4, 3), torch.float32), (torch.ones(4, 3, dtype=torch.int64), torch.float64)):
-        advantages, _ = fastgae.gae(rewards, values, ended, last_values=np.ones(3, np.float32), stop_gradients=False)
+        advantages, _ = fastgae.gae(rewards, values, ended, last_values=np.ones(3, ">f4"), stop_gradients=False)
         assert advantages.dtype == dtype
         advantages.sum().backward()
         assert values.grad.dtype == torch.bfloat16

@@ -160,7 +160,6 @@ class Batch:
         return (
             may_join(self.settings, {name: self.own(name) for name in self.arrays}, self.first_shape)
             and all(self.ranks[name] in (0, self.rank) for name in BROADCAST if name in self.arrays)
-            and "time_axis" in self.settings  # Functions without it have no axis for environments.
             and -self.rank <= self.settings["time_axis"] < self.rank
         )
 

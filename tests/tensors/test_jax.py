@@ -227,11 +227,6 @@ def test_vmap_over_a_number_of_the_whole_call(function, arguments, name):
     assert_answers(got, stacked([function(**{**arguments, name: number}) for number in numbers]))
 
 
-def test_vmap_of_a_function_without_a_time_axis():
-    batch = jax_xla.Batch(lambda rewards: 2 * rewards, {}, {"rewards": np.ones((5, 3))}, {"rewards": 1})
-    assert_same_bits(batch.results()[0], np.full((5, 3), 2.0))
-
-
 @pytest.mark.parametrize("of_each_call", [False, True])
 @pytest.mark.parametrize("time_axis", [0, -1])
 def test_vmap_with_one_number_for_all_envs_is_one_call(monkeypatch, of_each_call, time_axis):
@@ -362,14 +357,6 @@ def test_values_after_sequences_count_for_the_dtype():
         results = jax.jit(call)(**jax_arrays(given))
     for result, expected in zip(results, call(**given), strict=True):
         assert_same_bits(result, expected)
-
-
-def test_vmap_beside_a_masked_array():
-    ended = np.ma.masked_array(CASE.terminated, CASE.terminated)
-    with pytest.raises(TypeError, match="terminated is a masked array"):
-        jax.vmap(lambda rewards: fastgae.gae(**{**ROLLOUT, "rewards": rewards, "terminated": ended}))(
-            jnp.asarray(CASE.rewards[np.newaxis])
-        )
 
 
 def test_scan():

@@ -145,17 +145,11 @@ def test_exported_programs_have_no_gradients():
 
 
 def test_gradients_that_are_known():
-    rewards, next_values = torch.randn(9, requires_grad=True), torch.randn(9, requires_grad=True)
+    rewards = torch.randn(9, requires_grad=True)
     returns = fastgae.discounted_returns(rewards, None, last_values=0.0, gamma=0.9, stop_gradients=False)
     returns += 1.0  # the caller may change results
     (gradient,) = torch.autograd.grad(returns[0], rewards)
     torch.testing.assert_close(gradient, 0.9 ** torch.arange(9))
-    ended = torch.arange(9) == 4
-    advantages, _ = fastgae.gae(rewards, torch.ones(9), ended, next_values=next_values, stop_gradients=False)
-    for gradient in torch.autograd.grad(advantages[3], (rewards, next_values)):
-        assert gradient[3] != 0
-        assert not gradient[5:].any()
-    assert not gradient[4:].any()  # nor does the value after the episode count
     (none, cut), final = torch.zeros(2, 4, 3, dtype=torch.bool), torch.ones(4, requires_grad=True)
     cut[1, 1:] = True  # in two envs, of each of which the last axis has two
     ends = {"terminated": none, "truncated": cut, "final_values": final, "last_values": 0.0, "gae_lambda": 1.0}

@@ -20,7 +20,7 @@ from fastgae._interop.libraries import FUNCTIONS, as_array, dtype_of_results, gi
 from fastgae._interop.torch import is_compiling, numpy_dtype, transforms
 from fastgae._interop.torch_devices import computed
 
-NUMPYS = (np.generic, np.ndarray)  # torch.compile knows no `np.generic | np.ndarray`
+NUMPYS: Any = (np.generic, np.ndarray)  # torch.compile knows no `np.generic | np.ndarray`
 NO_OPERANDS = ("out", "stop_gradients")  # arguments that an operation does not have
 # Arguments that are never tensors. Every other argument is a tensor, None, or a number in place of a tensor.
 NO_TENSORS = names_of(Role.SETTING, Role.CONSTANT)

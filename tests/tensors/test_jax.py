@@ -357,17 +357,3 @@ def test_values_after_sequences_count_for_the_dtype():
         results = jax.jit(call)(**jax_arrays(given))
     for result, expected in zip(results, call(**given), strict=True):
         assert_same_bits(result, expected)
-
-
-def test_scan():
-    arrays, others = split(ROLLOUT)
-
-    def step(total, rewards):
-        result = fastgae.gae(**{**arrays, "rewards": rewards}, **others)
-        return total + result.advantages, result.returns
-
-    batch = np.stack([CASE.rewards, CASE.rewards[::-1]])
-    total, returns = jax.jit(lambda batch: jax.lax.scan(step, jnp.zeros((17, 6)), batch))(jnp.asarray(batch))
-    one, other = (fastgae.gae(**{**ROLLOUT, "rewards": rewards}) for rewards in batch)
-    assert_same_bits(total, one.advantages + other.advantages)
-    assert_same_bits(returns, np.stack([one.returns, other.returns]))

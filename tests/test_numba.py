@@ -47,6 +47,8 @@ def test_a_damaged_cache_is_compiled_again(monkeypatch, tmp_path):
         for content in damaged(path.read_bytes()):
             path.write_bytes(content)
             assert [hits(), hits()] == [0, 1], (path.suffix, content[:20])
+    monkeypatch.setattr(importlib.import_module(compiled.__module__), "_SOURCE", "other kernels")
+    assert hits() == 0
 
 
 def test_a_cache_that_cannot_be_mended_is_named(monkeypatch, tmp_path):
@@ -145,8 +147,12 @@ def test_a_parallel_loop_takes_constants_and_coefficients_of_rows(monkeypatch):
     case = make_case((9, 130), np.float32, bootstrap="last_values")
     call = case.arguments() | {"ratios": np.exp(case.rewards), "gamma": np.linspace(0.5, 1, 9)[:, np.newaxis]}
     call["lambda_"] = call.pop("gae_lambda")
+    threads = module.get_num_threads()
+    module.set_num_threads(1)  # as the caller may for kernels of his own
     got, expected = (fastgae.vtrace(**call, backend=name, num_threads=2) for name in ("numba", "numpy"))
     assert_same_bits(got, expected)
+    assert module.get_num_threads() == 1
+    module.set_num_threads(threads)
     assert loops or not module._pool_is_safe()
 
 

@@ -48,7 +48,7 @@ def test_moments_are_exact(kind):
     if kind.is_floating_point:
         numbers[3:7, 3] = torch.tensor([torch.nan, torch.inf, -torch.inf, 1e-40], dtype=kind)
     mask = torch.from_numpy(rng.random((9, 7)) < 0.8)
-    for exists in (None, mask, mask[:, :1].mT):
+    for exists in (None, mask.float(), mask[:, :1].mT):
         for some in (numbers, numbers.nan_to_num(0, 1, 2) if kind.is_floating_point else numbers.mT[:2]):
             given = {"advantages": some, "mask": exists if exists is None or exists.shape == some.shape else None}
             on_the_device = {name: t if t is None else t.to(DEVICE) for name, t in given.items()}

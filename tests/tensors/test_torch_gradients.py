@@ -108,6 +108,7 @@ def test_other_kinds_of_arrays():
     for rewards, dtype in ((torch.ones(4, 3), torch.float32), (torch.ones(4, 3, dtype=torch.int64), torch.float64)):
         advantages, _ = fastgae.gae(rewards, values, ended, last_values=np.ones(3, ">f4"), stop_gradients=False)
         assert advantages.dtype == dtype
+        advantages += 1.0  # the caller may change results
         advantages.sum().backward()
         assert values.grad.dtype == torch.bfloat16
     for shape in ((0, 3), (3, 0), (0,), (4,), (2, 3, 4)):
@@ -144,12 +145,7 @@ def test_exported_programs_have_no_gradients():
         torch.export.export(Model(3, 3), (torch.ones(4, 3),))
 
 
-def test_gradients_that_are_known():
-    rewards = torch.randn(9, requires_grad=True)
-    returns = fastgae.discounted_returns(rewards, None, last_values=0.0, gamma=0.9, stop_gradients=False)
-    returns += 1.0  # the caller may change results
-    (gradient,) = torch.autograd.grad(returns[0], rewards)
-    torch.testing.assert_close(gradient, 0.9 ** torch.arange(9))
+def test_final_values_of_more_axes_than_flags_have():
     (none, cut), final = torch.zeros(2, 4, 3, dtype=torch.bool), torch.ones(4, requires_grad=True)
     cut[1, 1:] = True  # in two envs, of each of which the last axis has two
     ends = {"terminated": none, "truncated": cut, "final_values": final, "last_values": 0.0, "gae_lambda": 1.0}

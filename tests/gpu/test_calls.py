@@ -210,8 +210,7 @@ def test_a_thread_never_starts_a_kernel_that_another_one_is_loading(launched):
 def test_calls_that_are_alike_have_one_plan(monkeypatch):
     made = []
     gae = backend.gae
-    plans = {}
-    monkeypatch.setattr(torch_devices, "_plans", plans)
+    monkeypatch.setattr(torch_devices, "_plans", plans := {})
     monkeypatch.setattr(torch_devices, "MOST_PLANS", 5)
     monkeypatch.setattr(backend, "gae", lambda call: made.append(call) or gae(call))
     given = tensors(small_rollout())

@@ -201,6 +201,7 @@ def test_values_of_another_dtype_in_stages(staged):
     case = make_case((27, 3), np.dtype(np.float32), bootstrap="last_values", **SUM)
     for dtype in (np.float16, np.int32, np.float64):
         check(fastgae.gae, {**arguments_of(case), "values": (case.values * 7).astype(dtype)})
+    check(fastgae.gae, {**arguments_of(case), "autoreset": "next_step"})  # whose rows are no steps: not in stages
     assert staged.count(tl.constexpr("deltas")) == 3
 
 

@@ -97,13 +97,13 @@ def _check_dtype(name: str, dtype: Any) -> None:
 def from_numpy(given: Any, like: jax.Array) -> Any:
     """Return what a function has returned, with arrays of JAX: float64 as float32 unless JAX enables float64.
 
-    They have the shape of ``like``, and lie on its devices if somebody has chosen those. Large aligned memory is not
-    copied.
+    They lie on the devices of ``like``, if somebody has chosen those and the shapes are equal. Large aligned memory is
+    not copied.
     """
     if not isinstance(given, GAEResult | np.ndarray):
         return given
     first = given if isinstance(given, np.ndarray) else next(each for each in given if each is not None)
-    chosen = like.sharding if like.committed else None
+    chosen = like.sharding if like.committed and like.shape == first.shape else None
     if (dtype := canonical(first.dtype)) != first.dtype:
         given = _converted(given, dtype)
     return _copied(given) if chosen is None and is_small(first) else jax.device_put(given, chosen)

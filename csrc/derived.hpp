@@ -9,40 +9,37 @@
 
 namespace fastgae {
 
-// Call visit(row, column) for every truncated step; false: a flag is neither 0 nor 1. Rows are those of the rollout's
-// memory.
+// Call visit(row, column) for every truncated step. Rows are those of the rollout's memory.
 template <class Real, class Visit>
-bool for_each_truncated(const CanonicalRollout<Real>& rollout, const Visit& visit) {
+void for_each_truncated(const CanonicalRollout<Real>& rollout, const Visit& visit) {
     const bool env_major = rollout.env_major;
     const Index rows = env_major ? rollout.envs : rollout.steps, columns = env_major ? rollout.steps : rollout.envs;
-    bool right = true;
     for (Index row = 0; row < rows; ++row)
-        right &= for_each_true(rollout.truncated.at(env_major ? 0 : row, env_major ? row : 0), columns,
-                               [&](Index column) { visit(row, column); });
-    return right;
+        for_each_true(rollout.truncated.at(env_major ? 0 : row, env_major ? row : 0), columns,
+                      [&](Index column) { visit(row, column); });
 }
 
 // Write `count` sparse final values to a matrix, each to its place; other numbers of it are never read. They come row
-// by row, or else column by column. false: there are fewer or more of them than truncated steps, or a flag is neither 0
-// nor 1. Another thread may change the flags meanwhile, so each number of values is checked.
+// by row, or else column by column. false: there are fewer or more of them than truncated steps. Another thread may
+// change the flags meanwhile, so each number of values is checked.
 template <class Real>
 bool write_finals(const CanonicalRollout<Real>& rollout, const Real* from, Index count, bool row_by_row, Real* to) {
     const Index width = rollout.env_major ? rollout.steps : rollout.envs;
     Index found = 0;
     if (row_by_row) {
-        const bool right = for_each_truncated(rollout, [&](Index row, Index column) {
+        for_each_truncated(rollout, [&](Index row, Index column) {
             if (found < count) to[row * width + column] = from[found];
             ++found;
         });
-        return right && found == count;
+        return found == count;
     }
     std::vector<Index> next(width + 1);  // where the next value of each column is
-    const bool right = for_each_truncated(rollout, [&](Index, Index column) { ++next[column + 1], ++found; });
+    for_each_truncated(rollout, [&](Index, Index column) { ++next[column + 1], ++found; });
     std::partial_sum(next.begin(), next.end(), next.begin());
     for_each_truncated(rollout, [&](Index row, Index column) {
         if (next[column] < count) to[row * width + column] = from[next[column]++];
     });
-    return right && found == count;
+    return found == count;
 }
 
 // Write which steps are no resets: the step after the end of an episode is one. `before`: the ends before the first

@@ -62,31 +62,25 @@ inline std::uint64_t first_lowest(std::uint64_t eight) {
 #endif
 }
 
-// Call visit(i) for every flag that is true, in their order, and return whether all flags are 0 or 1. Eights of flags
-// with a true one are listed before they are searched, because no CPU could predict which they are.
+// Call visit(i) for every flag that is true, in their order. Eights of flags with a true one are listed before they are
+// searched, because no CPU could predict which they are.
 template <class Visit>
-bool for_each_true(const std::uint8_t* flags, Index count, const Visit& visit) {
+void for_each_true(const std::uint8_t* flags, Index count, const Visit& visit) {
     constexpr Index most = 512;
     const Index whole = count / 8 * 8;
-    std::uint64_t seen = 0;
     for (Index begin = 0; begin < whole; begin += most) {
         Index places[most / 8], found = 0;
         for (Index i = begin; i < std::min(whole, begin + most); i += 8) {
-            const std::uint64_t eight = eight_flags(flags + i);
-            seen |= eight;
             places[found] = i;
-            found += eight != 0;
+            found += eight_flags(flags + i) != 0;
         }
         for (Index k = 0; k < found; ++k) {
             for (std::uint64_t left = trues(first_lowest(eight_flags(flags + places[k]))); left; left &= left - 1)
                 visit(places[k] + Index((((left & -left) - 1) & kOnes) * kOnes >> 56));
         }
     }
-    for (Index i = whole; i < count; ++i) {
-        seen |= flags[i];
+    for (Index i = whole; i < count; ++i)
         if (flags[i]) visit(i);
-    }
-    return !(seen & ~kOnes);
 }
 
 inline Index count_trues(const std::uint8_t* flags, Index count) {

@@ -153,8 +153,8 @@ def frame_of(draws: Draws, takes: Collection[str]) -> Frame:
     dtype = draws.pick(REAL)
     if any(ROLES[name] is Role.BOUNDARIES for name in takes):
         lengths = [draws.pick(LENGTHS) * (not draws.chance(10)) for _ in range(draws.below(9))]
-        if draws.chance(5):
-            lengths += [1 + number % 60 for number in range(200)]
+        many = [1 + number % 60 for number in range(200)], [0] * (sum(lengths) - len(lengths))
+        lengths += draws.pick((*[[]] * 18, *many))  # with the second of them, as many sequences as steps
         return Frame((sum(lengths),), 0, dtype, tuple(lengths))
     if any(ROLES[name] is Role.PARENTS for name in takes):
         parents = _trees(draws)

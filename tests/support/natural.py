@@ -98,7 +98,7 @@ CALLS = [
     (packed(np.array([0, 4, 6]), SHAPE), "gae takes a padded batch, with mask and time_axis=1"),
     (packed([0, 1, 9], last_values=np.ones(4)), "expected one number, or one per sequence, (2,)"),
     (packed([0, 1, 9], gae_lambda=np.ones(2)), "one number, one per step, (9,), or one per sequence, (2, 1)"),
-    (packed([0, 1, 9], normalize="per_env"), 'normalize must be "global" or None: packed sequences are not envs'),
+    (packed(np.r_[0, 1, 9], normalize="per_env"), 'normalize must be "global" or None: packed sequences are not envs'),
     (normalize(mean=0.0), "mean is given without std: pass both, or neither"),
     (normalize(std=1.0), "std is given without mean: pass both, or neither"),
     (normalize(mean=0.0, std=-1.0), "std must not be negative, got -1.0"),

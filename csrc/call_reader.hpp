@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 #include <optional>
@@ -77,6 +78,7 @@ public:
             return product(a, b, axes.env_major, threads_, memory_);
         };
         rollout_.gammas = multiply(gammas_, gamma, one);
+        if (call_[kValues].absent) make_next_values();
         rollout_.gamma_lambdas = multiply(gamma_lambdas_, gamma, gae_lambda);
         if (call_[kReturnsLambda].given) {
             const Coefficient returns_lambda = read(call_[kReturnsLambda]);
@@ -133,6 +135,7 @@ public:
 
 private:
     static constexpr Type kReal = type_of<Real>;
+    static constexpr Real kOne = 1;
 
     // Find the stride, in bytes, of all axes but one, as if they were one axis in C order; false: they are none.
     static bool merge(const Operand& array, Index but, Index& stride) {
@@ -263,16 +266,30 @@ private:
         return bool(rollout_.last_values);
     }
 
-    // Make the values of a recursion without values: r + gamma (-0) - 0 is r, bit for bit.
     bool make_values() {
+        const bool env_major = rollout_.env_major;
+        zeros_.assign(env_major ? rollout_.steps : rollout_.envs, Real(0));
+        rollout_.values = {zeros_.data(), env_major, !env_major};
+        return true;
+    }
+
+    // Make V' of a recursion without values: where gamma V' is -0.0, r + gamma V' - 0 is r, bit for bit.
+    void make_next_values() {
         const Index steps = rollout_.steps, envs = rollout_.envs;
         const bool env_major = rollout_.env_major;
-        zeros_.assign(env_major ? steps : envs, Real(0));
-        negative_zeros_.assign(std::max(steps * env_major, envs), -Real(0));
-        rollout_.values = {zeros_.data(), env_major, !env_major};
-        rollout_.next_values = {negative_zeros_.data(), env_major, !env_major};
-        rollout_.last_values = {negative_zeros_.data(), 0, 1};
-        return true;
+        View<const Real>&gammas = rollout_.gammas, &next = rollout_.next_values;
+        if (!call_[kFinalValues].given) gammas = {&kOne, 0, 0};  // it multiplies nothing else
+        const bool one_row = !gammas.step && !gammas.env;
+        const Index width = env_major ? steps : envs, rows = one_row ? 1 : env_major ? envs : steps;
+        negative_zeros_.resize(rows * width);
+        Real* to = negative_zeros_.data();
+        next = one_row ? View<const Real>{to, env_major, !env_major} : in_rollout<const Real>(to);
+        for (Index row = 0; row < rows; ++row) {
+            const Real* const from = env_major ? gammas.at(0, row) : gammas.at(row, 0);
+            const Index apart = env_major ? gammas.step : gammas.env;
+            for (Index i = 0; i < width; ++i) *to++ = -std::copysign(Real(0), from[i * apart]);
+        }
+        rollout_.last_values = {next.at(steps - 1, 0), 0, next.env};
     }
 
     // Return whether terminated is left out and may be left out. If it may not, Python raises the error.

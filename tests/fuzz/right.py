@@ -328,7 +328,7 @@ def coefficient(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
     rng = draws.rng(parameter.name)
     plain = draws.memory == "c" and draws.chance(80)
     kind = "float" if plain else draws.pick(("float", "float", "float", "odd", "array", "array"))
-    number = rng.choice((0.99, 0.95, 1.0, 0.0, 0.5, 0.999, 1e-3)) if rng.random() < 0.8 else rng.random()
+    number = rng.choice((0.99, 0.95, 1.0, 0.0, -0.0, 0.5, 0.999, 1e-3)) if rng.random() < 0.8 else rng.random()
     if kind == "float":
         return float(number)
     if kind == "odd":
@@ -336,7 +336,7 @@ def coefficient(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
     per_sequence = frame.lengths is not None and frame.parents is None and rng.random() < 0.5
     shape = (*frame.envs, 1) if per_sequence else _broadcasting(draws, frame.shape)
     array = rng.random(shape)
-    array[rng.random(shape) < 0.1] = rng.integers(2)
+    array[rng.random(shape) < 0.1] = rng.choice((1.0, 0.0, -0.0))
     return handed_over(draws, parameter.name, array.astype(rng.choice((np.float64, np.float32))))
 
 

@@ -50,8 +50,10 @@ def arguments_of(call: Call, env_major: bool) -> Any:
         terminated = np.zeros(rewards.size, FLAG)
     apart, shift = (steps, 1) if env_major else (envs, envs)
     values_apart = following_apart = apart
-    if call.values is ABSENT:  # r - 0.0 and r + gamma (-0.0) are r, bit for bit
-        values, following, shift = dtype.type(0.0), dtype.type(-0.0), 0
+    if call.values is ABSENT:  # where gamma V' is -0.0, r + gamma V' - 0.0 is r, bit for bit
+        values, following, shift = dtype.type(0.0), -np.copysign(dtype.type(0.0), call.gamma), 0
+        if following.ndim:
+            following = flat(np.broadcast_to(following.astype(dtype), call.rewards.shape), env_major)
     else:
         values = following = flat(call.values, env_major)
         if env_major:

@@ -206,12 +206,13 @@ FASTGAE_NO_INLINE void end_envs(FlatRuns<Real>& runs, Index s, FlatBlock<Real>& 
     runs.next = next;
 }
 
-// Compute the deltas of the block that begins at element s of each run.
-template <class In, bool prefetches, class Real>
+// Compute the deltas of the block that begins at element s of each run, and prefetch what lies below it into a level of
+// the caches; 0: nothing.
+template <class In, int level, class Real>
 void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& block) {
     using V = Vector<Real>;
     using Block = FlatBlock<Real>;
-    if (s < runs.flags_begin) copy_flags<In, prefetches>(runs, bottom, s + Block::steps);
+    if (s < runs.flags_begin) copy_flags<In, level != 0>(runs, bottom, s + Block::steps);
     const Real* next_values = runs.at.next_values + s;
     Index next_stride = runs.stride;
     if constexpr (In::mask) {
@@ -244,10 +245,11 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
                                            In::final_values ? runs.at.final_values + k : nullptr,
                                            terminated + copied,
                                            truncated + copied};
-                if (prefetches && part == 0) {
-                    prefetch_below(at.rewards, kFlatPrefetchBytes);
-                    if (own_next_values) prefetch_below(at.next_values, kFlatPrefetchBytes + kFlatPrefetchApart);
-                    prefetch_below(at.values, kFlatPrefetchBytes + 2 * kFlatPrefetchApart);
+                if (level && part == 0) {
+                    constexpr Index ahead = kFlatPrefetchBytes[level], apart = kFlatPrefetchApart;
+                    prefetch_below<level>(at.rewards, ahead);
+                    if (own_next_values) prefetch_below<level>(at.next_values, ahead + apart);
+                    prefetch_below<level>(at.values, ahead + 2 * apart);
                 }
                 const Deltas<V> d = flat_deltas<V, In>(at, gamma);
                 x[i] = d.delta;
@@ -261,7 +263,7 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
             });
         });
     }
-    if (runs.ends[runs.next].element >= s) end_envs<In, prefetches>(runs, s, block);
+    if (runs.ends[runs.next].element >= s) end_envs<In, level != 0>(runs, s, block);
 }
 
 // Turn the deltas of a block into advantages, in place, and pass on those that the block before it needs.
@@ -373,16 +375,18 @@ ChainFlat<Real> chain_of(Index distance, std::integer_sequence<int, i...>) {
 
 template <class Real>
 void flat(const CanonicalRollout<Real>& rollout, Index first, Index stride, Index bottom, Index top, Real* carry,
-          Store store) {
+          Store store, Prefetching& prefetching) {
     using Block = FlatBlock<Real>;
+    using Fill = void (*)(FlatRuns<Real>&, Index bottom, Index s, Block&);
     const Index distance = flat_distance(rollout);
     const auto from_first = [&](auto* data) { return data ? data + first : nullptr; };
-    const auto fill = with_inputs(rollout, [&](auto in) {
-        const auto fill_with = [&](auto with) {
+    const Fill* const fills = with_inputs(rollout, [&](auto in) {
+        const auto fills_with = [](auto with) -> const Fill* {
             using In = decltype(with);
-            return store == Store::streamed ? &fill_flat<In, true, Real> : &fill_flat<In, false, Real>;
+            static constexpr Fill fills[] = {fill_flat<In, 0, Real>, fill_flat<In, 1, Real>, fill_flat<In, 2, Real>};
+            return fills;
         };
-        return rollout.mask ? fill_with(WithMask<decltype(in)>()) : fill_with(in);
+        return rollout.mask ? fills_with(WithMask<decltype(in)>()) : fills_with(in);
     });
     const bool blanks = rollout.mask && !rollout.carry_over;
     const auto chain = blanks         ? &chain_flat<1, Masked::blanks, Real>
@@ -413,14 +417,18 @@ void flat(const CanonicalRollout<Real>& rollout, Index first, Index stride, Inde
         return blanks ? with(std::true_type()) : with(std::false_type());
     });
     runs.flags_begin = top;
+    const auto fill = [&](Index s, Block& block) {
+        const int level = store == Store::streamed ? prefetching.next(4 * 64 * Block::lanes) : 0;
+        fills[level](runs, bottom, s, block);
+    };
     Block blocks[2];
     Block *block = &blocks[0], *before = &blocks[1];
     std::copy_n(carry, distance * Block::lanes, block->following());
     if (rollout.mask) runs.read_passed_on(top, carry + Block::lanes);
-    fill(runs, bottom, top - Block::steps, *block);
+    fill(top - Block::steps, *block);
     for (Index s = top - Block::steps; s >= bottom; s -= Block::steps) {
         chain(*block, *before, *rollout.gamma_lambdas.data);
-        if (s > bottom) fill(runs, bottom, s - Block::steps, *before);
+        if (s > bottom) fill(s - Block::steps, *before);
         if (store != Store::nothing) write(runs, bottom, s, top, *block);
         std::swap(block, before);
     }

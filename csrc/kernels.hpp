@@ -193,7 +193,8 @@ struct Kernels {
     // time-major rollout, or the last step of the last env. The limits are multiples of a cache line, and streamed
     // results begin at one.
     Index flat_lanes;
-    void (*flat)(const CanonicalRollout<Real>&, Index first, Index stride, Index bottom, Index top, Real* carry, Store);
+    void (*flat)(const CanonicalRollout<Real>&, Index first, Index stride, Index bottom, Index top, Real* carry, Store,
+                 Prefetching& prefetching);
     // Fill the returns of the envs [first, last) with those of n steps, at most as many as the rollout has.
     void (*n_step_returns)(const CanonicalRollout<Real>&, Index n, Index first, Index last);
     // Write the sum of every kMomentSteps steps of an env to `sums`, a (blocks, N) matrix; and x = (x - center) scale.

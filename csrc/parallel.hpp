@@ -197,6 +197,7 @@ Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollou
     Real *const started = states.data(), *const ended = started + states.size() / 2;
 
     spread({cut.pieces / lanes, 1, num_threads}, [&](Index, Index batch, Index end) {
+        Prefetching prefetching(prefetch_choices<Real>[int(Sweep::one_array)], store);
         for (; batch < end; ++batch) {
             const Index piece = batch * lanes, first = begin + piece * cut.steps;
             alignas(64) Real carry[kFlatDistance * kMaxLanes] = {};
@@ -229,9 +230,10 @@ Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollou
                             Results::written);
                 follow(lanes - 1, top, following);
             }
-            kernel.flat(rollout, first, cut.steps, cut.steps, top, carry, is_last ? store : Store::nothing);
+            kernel.flat(rollout, first, cut.steps, cut.steps, top, carry, is_last ? store : Store::nothing,
+                        prefetching);
             keep(cut.steps, started);
-            kernel.flat(rollout, first, cut.steps, 0, cut.steps, carry, store);
+            kernel.flat(rollout, first, cut.steps, 0, cut.steps, carry, store, prefetching);
             keep(0, ended);
         }
         kernel.finish(store);

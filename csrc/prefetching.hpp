@@ -16,9 +16,9 @@
 namespace fastgae {
 
 // The sweeps that may differ in their fastest way, for each dtype.
-enum class Sweep { short_rows, long_rows, next_values, options, env_major };
-constexpr const char* kSweepNames[] = {"short rows", "long rows", "rows with next_values", "rows with options",
-                                       "env-major with options"};
+enum class Sweep { short_rows, long_rows, next_values, options, env_major, one_array };
+constexpr const char* kSweepNames[] = {
+    "short rows", "long rows", "rows with next_values", "rows with options", "env-major with options", "one array"};
 
 // The ways are the levels 0 (nothing is prefetched), 1 and 2 with runs of kStreamRun numbers, and level 2 with short
 // runs.
@@ -64,9 +64,10 @@ struct PrefetchChoice {
     }
 };
 
-// The choice of each sweep. Env-major, results lie in tiles before they are streamed, in runs of another length.
+// The choice of each sweep. The last two stream their results in runs of another length. On one array, no CPU is known
+// to which nothing prefetched is best, so the first calls take the first level.
 template <class Real>
-inline PrefetchChoice prefetch_choices[] = {{}, {}, {}, {}, {PrefetchChoice::kMost - 1}};
+inline PrefetchChoice prefetch_choices[] = {{}, {}, {}, {}, {kShortRuns}, {kShortRuns, 1}};
 static_assert(std::size(kSweepNames) == std::size(prefetch_choices<float>), "each sweep has a choice");
 
 // A forked process does not have the thread that measured.

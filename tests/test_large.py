@@ -97,10 +97,11 @@ for dtype, size, names in (
     ("f8", (280, 4099), ("last_values",)),
     ("f4", (551, 4099), ("last_values", "mask")),
     ("f4", (9001, 259), ("next_values", "truncated")),
+    ("f8", (1031, 1031), ("last_values", "time_axis")),
 ):
     rewards, values = rng.normal(size=(2, *size)).astype(dtype)
     flags = rng.random(size) < 0.1
-    more = {"last_values": values[0], "next_values": -values, "mask": ~flags, "truncated": flags[::-1]}
+    more = {"time_axis": 1, "last_values": values[0], "next_values": -values, "mask": ~flags, "truncated": flags[::-1]}
     call = {"rewards": rewards, "values": values, "terminated": flags, **{name: more[name] for name in names}}
     expected = fastgae.gae(**call, backend="numpy")
     out = [np.empty(rewards.size + 16, dtype)[start:][:rewards.size].reshape(size) for start in (3, 6)]

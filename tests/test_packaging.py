@@ -270,9 +270,9 @@ def test_readme_is_short_and_names_an_address_once_it_exists():
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the instructions are those of x86")
 @pytest.mark.skipif(not shutil.which("objdump"), reason="there is no objdump here")
-def test_the_compiler_keeps_the_prefetches_of_rows_and_tiles():
-    """GCC drops calls of a function that only prefetches. Flat kernels have three in each place, all into L1."""
+def test_the_compiler_keeps_the_prefetches():
+    """GCC drops calls of a function that only prefetches. Each place has as many into L2 as into L1, but for flags."""
     core = pytest.importorskip("fastgae._core", exc_type=ImportError)
     listing = subprocess.run(["objdump", "-d", core.__file__], capture_output=True, text=True, check=True).stdout
     first, second = (listing.count(f"prefetcht{level}") for level in (0, 1))
-    assert second > (first - second) / 3 * 2 > 0
+    assert first >= second > 0.8 * first

@@ -108,6 +108,7 @@ def _prefetching() -> list[dict[str, Any]]:
         ((256, 16384), "C", "next_values", None),
         ((256, 16384), "C", "last_values", 0.9),
         ((4096, 1024), "F", "last_values", 0.9),
+        ((4096, 1024), "F", "last_values", None),
     ):
         rewards, values = (np.ones(shape, np.float32, order) for _ in range(2))  # type: ignore[call-overload]
         terminated = np.zeros(shape, bool, order)  # type: ignore[call-overload]

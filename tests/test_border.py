@@ -277,3 +277,28 @@ except KeyError as error:
     print(error)
 """
     assert python(code) == "(1, 1) True\n(1, 1) True\nNone\nNone\n'no CPUs'"
+
+
+MATRIX = np.ones((8, ENVS))
+READ_ONLY = np.ones((8, ENVS))
+READ_ONLY.flags.writeable = False
+# What moments never pass on: the name in the error, then matrix, mask, center and scale.
+BROKEN_MOMENTS = (
+    ("matrix", ROW, None, ROW, ROW),
+    ("matrix", MATRIX.astype(np.float16), None, ROW, ROW),
+    ("matrix", np.ones((8, 2 * ENVS))[:, ::2], None, ROW, ROW),
+    ("matrix", READ_ONLY, None, ROW, ROW),
+    ("mask", MATRIX, MATRIX, ROW, ROW),
+    ("mask", MATRIX, MATRIX[1:] > 0, ROW, ROW),
+    ("mask", MATRIX, np.ones((ENVS, 8), bool).T, ROW, ROW),
+    ("center", MATRIX, None, ROW[1:], ROW),
+    ("center", MATRIX, None, ROW.astype(np.float32), ROW),
+    ("scale", MATRIX, None, ROW, np.ones(2 * ENVS)[::2]),
+    ("scale", MATRIX, None, ROW, MATRIX),
+)
+
+
+@pytest.mark.parametrize(("name", "matrix", "mask", "center", "scale"), BROKEN_MOMENTS)
+def test_moments_refuse_what_breaks_a_promise(name, matrix, mask, center, scale):
+    with pytest.raises(ValueError, match=f"{name} is read-only, or has another dtype, shape or layout"):
+        _core.rescale(matrix, mask, center, scale, 1, TARGET)

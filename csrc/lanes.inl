@@ -91,12 +91,12 @@ FASTGAE_INLINE Pointers<Real> pointers_in_lane(const Tile<Real>& tile, Index i, 
     return at;
 }
 
-// Compute the deltas of the vector at element k of a lane, and return its gates.
+// Compute the deltas of the vector at element k of a lane, and return its gates. gamma(V(), k) is the vector of gamma.
 template <class In, class Gamma, class Real>
 FASTGAE_INLINE typename Vector<Real>::Bits fill_vector(const Pointers<Real>& at, const Gamma& gamma, Index k,
                                                        Real* numbers) {
     using V = Vector<Real>;
-    const auto d = deltas<V, In>(at, k, gamma.template get<V>(k));
+    const auto d = deltas<V, In>(at, k, gamma(V(), k));
     V::store(numbers, d.delta);
     return V::bits(d.trace_open);
 }
@@ -116,12 +116,12 @@ FASTGAE_NO_INLINE typename Vector<Real>::Bits fill_edge(const Pointers<Real> at,
         values[i] = at.values[from];
         next_values[i] = last_value && i == V::width - 1 ? *last_value : at.next_values[from];
         terminated[i] = at.terminated[from];
-        gammas[i] = gamma.template get<Single<Real>>(from);
+        gammas[i] = gamma(Single<Real>(), from);
         if constexpr (In::truncated) truncated[i] = at.truncated[from];
         if constexpr (In::final_values) final_values[i] = at.final_values[from];
     }
     const Pointers<Real> copies = {rewards, values, next_values, final_values, terminated, truncated};
-    return fill_vector<In>(copies, Run<Real>{gammas}, 0, numbers);
+    return fill_vector<In>(copies, [&](auto, Index) FASTGAE_INLINE_LAMBDA { return V::load(gammas); }, 0, numbers);
 }
 
 // Compute the deltas and gates of every lane. Elements that are no step of the rollout get a closed gate and any delta.
@@ -147,12 +147,11 @@ void fill_tile(const Tile<Real>& tile, bool passed) {
         if (k == tile.steps) continue;
         const Index env = tile.env(i), t = tile.first_step(i);
         const Pointers<Real> at = pointers_in_lane<In>(tile, i, passed);
-        const auto gamma = [&] {
-            if constexpr (gamma_varies)
-                return Run<Real>{in_env(rollout.gammas, t, env)};
-            else
-                return Constant<Real>{*in_env(rollout.gammas, 0, env)};
-        }();
+        const Real* const gammas = in_env(rollout.gammas, t, env);
+        const Real one_gamma = *in_env(rollout.gammas, 0, env);
+        const auto gamma = [=](auto v, Index k) FASTGAE_INLINE_LAMBDA {
+            return gamma_varies ? decltype(v)::load(gammas + k) : decltype(v)::all(one_gamma);
+        };
         const bool ends = t == last_begin;
         const auto last_value = [&] { return in_env(rollout.last_values, 0, env); };
         const auto fill_copied = [&] {
@@ -169,7 +168,7 @@ void fill_tile(const Tile<Real>& tile, bool passed) {
         using One = Single<Real>;
         const auto to_last = [&](auto) { return *last_value(); };
         const Index last = tile.steps - 1;
-        numbers[last] = deltas<One, In>(at, last, gamma.template get<One>(last), to_last).delta;
+        numbers[last] = deltas<One, In>(at, last, gamma(One(), last), to_last).delta;
     }
 }
 

@@ -45,24 +45,6 @@ FASTGAE_INLINE void for_each_vector(Index first, Index last, const Body& body) {
     while (n > first) body(Single<Real>(), --n);
 }
 
-// Numbers along contiguous memory, or one number for all elements.
-template <class Real>
-struct Run {
-    const Real* data;
-    template <class V>
-    FASTGAE_INLINE typename V::Type get(Index i) const {
-        return V::load(data + i);
-    }
-};
-template <class Real>
-struct Constant {
-    Real number;
-    template <class V>
-    FASTGAE_INLINE typename V::Type get(Index) const {
-        return V::all(number);
-    }
-};
-
 // Write a, or a + values, to the elements [first, last) of one result with streaming stores. Each call writes one
 // result only, in a long run: stores that alternate between two results can meet in one bank of the memory, which then
 // opens another page for every line (8 times slower).

@@ -206,30 +206,34 @@ def penalised(envs):
     return TransformReward(envs, lambda rewards: rewards - 0.5)
 
 
-def test_wrappers_give_reset_rows_a_reward():
-    value = fitted_value("CartPole-v1")
-    for wrap in (penalised, lambda envs: NormalizeReward(penalised(envs))):
-        (rollout,) = rollouts_of("CartPole-v1", 256, wrap=wrap)
-        assert detectors(rollout.arguments(value)) == []
-        (rollout,) = rollouts_of("CartPole-v1", 256, mode="same_step", wrap=wrap)
-        call = rollout.arguments(value)
-        mistakes.wrong_autoreset(call, None, value)
-        assert detectors(call) == ["not_next_step"]
+def whitened(rewards, axis=None):
+    return (rewards - rewards.mean(axis)) / rewards.std(axis)
 
 
-def test_whitened_rewards_of_reset_rows():
-    value = fitted_value("Pendulum-v1")
-    for mode, axis in product(("next_step", "same_step"), (None, 0)):
-        (rollout,) = rollouts_of("Pendulum-v1", 512, mode=mode)
+@pytest.mark.parametrize(
+    ("env_id", "wrap", "change"),
+    [
+        ("CartPole-v1", penalised, None),
+        ("CartPole-v1", lambda envs: NormalizeReward(penalised(envs)), None),
+        ("Pendulum-v1", lambda envs: envs, whitened),
+        ("Pendulum-v1", lambda envs: envs, lambda rewards: whitened(rewards, 0)),
+    ],
+)
+def test_reset_rows_may_have_a_reward(env_id, wrap, change):
+    value = fitted_value(env_id)
+    for mode in ("next_step", "same_step"):
+        (rollout,) = rollouts_of(env_id, 512, mode=mode, wrap=wrap)
         call = rollout.arguments(value)
         if mode == "same_step":
             mistakes.wrong_autoreset(call, None, value)
-        call["rewards"] = (call["rewards"] - call["rewards"].mean(axis)) / call["rewards"].std(axis)
+        call["rewards"] = change(call["rewards"]) if change else call["rewards"]
         assert detectors(call) == ["not_next_step"] * (mode == "same_step")
+
+
+def test_whitened_rewards_of_reset_rows_that_pass_as_steps():
     call = record("CartPole-v1", "next_step", 8, 512, 0).arguments(random_value("CartPole-v1"))
     call["terminated"] = call.pop("truncated") | call["terminated"]
-    whitened = (call["rewards"] - call["rewards"].mean()) / call["rewards"].std()
-    (finding,) = fastgae.diagnose(**{**call, "rewards": whitened, "autoreset": None})
+    (finding,) = fastgae.diagnose(**{**call, "rewards": whitened(call["rewards"]), "autoreset": None})
     assert finding.detector == "flags_shifted"
     assert "or the rows after the flags are reset rows" in finding.what
 

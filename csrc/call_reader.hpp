@@ -266,6 +266,7 @@ private:
         return bool(rollout_.last_values);
     }
 
+    // Make the values of a recursion without values.
     bool make_values() {
         const bool env_major = rollout_.env_major;
         zeros_.assign(env_major ? rollout_.steps : rollout_.envs, Real(0));
@@ -273,7 +274,7 @@ private:
         return true;
     }
 
-    // Make V' of a recursion without values: where gamma V' is -0.0, r + gamma V' - 0 is r, bit for bit.
+    // Make their V': where gamma V' is -0.0, r + gamma V' - 0 is r, bit for bit.
     void make_next_values() {
         const Index steps = rollout_.steps, envs = rollout_.envs;
         const bool env_major = rollout_.env_major;
@@ -281,8 +282,8 @@ private:
         if (!call_[kFinalValues].given) gammas = {&kOne, 0, 0};  // it multiplies nothing else
         const bool one_row = !gammas.step && !gammas.env;
         const Index width = env_major ? steps : envs, rows = one_row ? 1 : env_major ? envs : steps;
-        negative_zeros_.resize(rows * width);
-        Real* to = negative_zeros_.data();
+        next_zeros_.resize(rows * width);
+        Real* to = next_zeros_.data();
         next = one_row ? View<const Real>{to, env_major, !env_major} : in_rollout<const Real>(to);
         for (Index row = 0; row < rows; ++row) {
             const Real* const from = env_major ? gammas.at(0, row) : gammas.at(row, 0);
@@ -447,7 +448,7 @@ private:
     Index time_axis_ = 0;
     Copies copies_;
     std::vector<Real> last_value_, last_advantage_;  // one number that stands for all envs
-    std::vector<Real> zeros_, negative_zeros_;       // the values of a recursion without values
+    std::vector<Real> zeros_, next_zeros_;           // the values of a recursion without values
     std::vector<std::uint8_t> never_;                // flags that are all 0: terminated is left out
     const Operand* sparse_finals_ = nullptr;         // one final value per truncated step
     std::optional<RecycledBlock> finals_;

@@ -191,7 +191,7 @@ struct Kernels {
     // element first + i * stride of the memory. `carry` is a (flat_states, flat_lanes) matrix with the states that
     // follow the elements before the call, and those of the first elements after it. No run may reach the last row of a
     // time-major rollout, or the last step of the last env. The limits are multiples of a cache line, and streamed
-    // results begin at one.
+    // results begin at one. `prefetching` is read as in `rows`.
     Index flat_lanes;
     void (*flat)(const CanonicalRollout<Real>&, Index first, Index stride, Index bottom, Index top, Real* carry, Store,
                  Prefetching& prefetching);

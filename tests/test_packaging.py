@@ -271,8 +271,11 @@ def test_readme_is_short_and_names_an_address_once_it_exists():
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the instructions are those of x86")
 @pytest.mark.skipif(not shutil.which("objdump"), reason="there is no objdump here")
 def test_the_compiler_keeps_the_prefetches():
-    """GCC drops calls of a function that only prefetches. Each place has as many into L2 as into L1, but for flags."""
+    """GCC drops calls of a function that only prefetches. Each place has as many into L2 as into L1, but for 192.
+
+    The share of L2 is 0.89. It is 0.82 without those of the flat kernel, and 0.80 without those of rows.
+    """
     core = pytest.importorskip("fastgae._core", exc_type=ImportError)
     listing = subprocess.run(["objdump", "-d", core.__file__], capture_output=True, text=True, check=True).stdout
     first, second = (listing.count(f"prefetcht{level}") for level in (0, 1))
-    assert first >= second > 0.8 * first
+    assert first >= second > 0.85 * first

@@ -59,6 +59,12 @@ def odd_calls(seed):
     rewards = np.where(first | second, 0.0, 1 + noise[0])
     yield "no reward in the first two steps: neither is a reset row", call_of(rewards, noise[1], ends)
 
+    rewards, values = np.where(first, [[[-0.3]], [[0.2]]], rng.normal([0 * ends, 2 * ends]))
+    yield "all episodes begin in one state, and so with one reward", call_of(rewards, values, ends)
+    values[1:][ends[1:]] = values[:-1][ends[1:]]
+    limits = {"truncated": ends, "final_values": values}
+    yield "an agent stands still when the limit comes", call_of(noise[0], values, 0 * ends) | limits
+
     rewards, values = rng.normal(size=(2, 128, 8))
     yield "sequences that have ended bootstrap from 0", call_of(rewards, values, None, 0.0)
     ends = np.tile([[False], [True]], (64, 8))

@@ -140,10 +140,8 @@ def _values_are_shifted(steps: Steps, found: Shift) -> str:
     """Return the proof that values are in the wrong row, and flags are in the right one, or ""."""
     base = 1 if steps.next_step else 0
     here = shifted(found.flags, base)
-    rewards = steps.rewards[here]
-    elsewhere = steps.rewards[~here & ~shifted(steps.done, base)] == rewards[0]
-    if (rewards == rewards[0]).all() and by_chance(elsewhere, len(rewards)) < 1e-6 and np.mean(elsewhere) < 0.5:
-        return f"a reward of {rewards[0]:g}, which is rare elsewhere, marks the rows of all flags"
+    if _marks(steps, here, base, number_of(here)):
+        return f"a reward of {steps.rewards[here][0]:g}, which is rare elsewhere, marks the rows of all flags"
     going_on = steps.exists[-1] & ~steps.done[-1]
     if found.by < 0 and going_on.any() and (steps.last_values == steps.values[-1])[going_on].all():
         return "V after the last row equals values[-1]"
@@ -219,24 +217,40 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
         # Of flags in one row, one counts: envs may share a scale of rewards, as VecNormalize's, that drifts from row to
         # row. It does not change the 0 of a reset row.
         pieces = count if steps.next_step else len(np.unique(np.nonzero(there)[0]))
-        rewards = steps.rewards[there]
-        if pieces < 3 or (rewards != rewards[0]).any() or (steps.next_step and rewards[0] != 0.0):
+        if pieces < 3 or not _marks(steps, there, base + by, pieces):
             continue
-        if not steps.next_step and by == 1 and rewards[0] == 0.0:
-            continue  # reset rows passed as steps look the same
-        same = steps.rewards == rewards[0]
-        elsewhere = same[~there & ~shifted(steps.done, base + by)]
-        # A usual reward marks nothing: two ends are never neighbours where episodes have two steps or more.
-        rare = by_chance(elsewhere, pieces) < 1e-6 and np.mean(elsewhere) < 0.5
-        if rare and np.mean(same[here]) <= 0.2:
+        reward = steps.rewards[there][0]
+        # Reset rows have reward 0; if they are passed as steps, they look as if flags were early.
+        if (reward != 0.0) if steps.next_step else (by == 1 and reward == 0.0):
+            continue
+        if by == 1 and _are_starts(steps, there):
+            continue  # episodes that begin in one state may begin with one reward
+        same = steps.rewards == reward
+        if np.mean(same[here]) <= 0.2:
+            elsewhere = same[~there & ~shifted(steps.done, base + by)]
             return Shift(
                 by,
-                f"the reward is {rewards[0]:g} {_beside(base + by)} at all {count} flags, "
+                f"the reward is {reward:g} {_beside(base + by)} at all {count} flags, "
                 f"{number_of(same[here])} times {_beside(base)}, and at "
                 f"{number_of(elsewhere)} of {elsewhere.size:,} other steps" + _or_reset_rows(steps, by),
                 usable,
             )
     return None
+
+
+def _marks(steps: Steps, rows: Array, by: int, pieces: int) -> bool:
+    """Return whether these rows, ``by`` rows after the flags, have one reward that is too rare elsewhere for chance."""
+    rewards = steps.rewards[rows]
+    elsewhere = steps.rewards[~rows & ~shifted(steps.done, by)] == rewards[0]
+    # A usual reward marks nothing: two ends are never neighbours where episodes have two steps or more.
+    return bool((rewards == rewards[0]).all() and by_chance(elsewhere, pieces) < 1e-6 and np.mean(elsewhere) < 0.5)
+
+
+def _are_starts(steps: Steps, rows: Array) -> bool:
+    """Return whether rows look like first steps from one state: V is the same there, and jumps before."""
+    later = steps.next_row[rows & np.isfinite(steps.next_row)]
+    alike = later.size and np.ptp(steps.values[rows]) <= steps.tolerance < np.ptp(later)
+    return bool(alike and median(steps.errors[shifted(rows, -1)]) > median(steps.errors[rows]))
 
 
 def _shift_by_errors(steps: Steps) -> Shift | None:

@@ -40,6 +40,9 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call a function with tensors on the device of its first argument, and return its results there."""
     out = arguments.get("out")
     outputs = () if out is None else out if isinstance(out, tuple | list) else (out,)
+    for each in outputs:
+        if isinstance(each, torch.Tensor):
+            check_fillable(each)
     signature, tensors = _signature(function, arguments, outputs)
     planned = _plans.get(signature) if signature else None
     if planned is None:
@@ -97,6 +100,8 @@ def _signature(
         known = not any(
             overlap(output, each) for output in outputs if output is not None for each in held if each is not output
         )
+        # The plan of an output that is also an argument, or given twice, must not serve calls with separate memory.
+        parts += [each is output for output in outputs for each in tensors]
     return tuple(parts) if known else None, tensors
 
 
@@ -131,13 +136,12 @@ def _checked(function: Callable[..., Any], arguments: dict[str, Any], outputs: S
     }
     if not outputs:
         return function(**taken)
-    out = tuple(_to_fill(each, slot, name, first) for slot, each in enumerate(outputs, len(arguments)))
+    # Anything but a tensor is left for the function to check.
+    out = tuple(
+        _taken("out", each, slot, name, first) if isinstance(each, torch.Tensor) else each
+        for slot, each in enumerate(outputs, len(arguments))
+    )
     return function(**taken, out=out if isinstance(arguments["out"], tuple | list) else out[0])
-
-
-def _to_fill(out: Any, slot: int, first_name: str, first: torch.Tensor) -> Any:
-    """Return a tensor of ``out`` as the function takes it. Anything but a tensor is left for the function to check."""
-    return _taken("out", check_fillable(out), slot, first_name, first) if isinstance(out, torch.Tensor) else out
 
 
 def _taken(name: str, given: Any, slot: int, first_name: str, first: torch.Tensor) -> Any:

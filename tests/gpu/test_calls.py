@@ -96,10 +96,15 @@ MEMORY = torch.zeros(18, 6, device=DEVICE)
         ({"out": (None, torch.ones(1, 6, device=DEVICE).expand(17, 6))}, ValueError, "broadcast view"),
         ({"out": (ONES.clone().requires_grad_(), None)}, ValueError, "out requires grad"),
         ({"out": (ONES.bfloat16(), None)}, TypeError, "out has dtype torch.bfloat16"),
+        ({"out": (torch.complex(MEMORY[1:], MEMORY[1:]).conj().imag, None)}, TypeError, "a view of negated numbers"),
         ({"out": (MEMORY[1:], MEMORY[:-1])}, ValueError, "share memory"),
+        ({"out": (MEMORY[1:],) * 2}, ValueError, "share memory"),
     ],
 )
 def test_mistakes(changed, error, match):
+    """Also after right calls with outputs that are alike, whose plan is made without more checks."""
+    for out in (torch.empty(17, 6, device=DEVICE), None):
+        call(fastgae.gae, {**tensors(ROLLOUT), "out": (torch.empty(17, 6, device=DEVICE), out)})
     changed = tree_map_only(torch.Tensor, lambda each: each.to(DEVICE), changed)
     with pytest.raises(error, match=match):
         call(fastgae.gae, {**tensors(ROLLOUT), **changed})
@@ -230,6 +235,7 @@ def test_calls_that_are_alike_have_one_plan(monkeypatch):
         {"values": transposed(given["values"])},
         {"rewards": memory[1:31].view(5, 6)},  # at an address that 16 bytes do not divide
         {"out": out},
+        {"out": out, "rewards": out[0]},
         {"out": (None, out[1])},
         {"num_threads": 1},
     ):

@@ -137,10 +137,17 @@ def _is(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
 def gae(call: Call, num_threads: int, target: str | None) -> None:
     """Compute a call."""
     if call.recursion == "tree":
-        fill(Trees(call, tree_scan), call)
+        fill(Trees(call, _tree_scan), call)
         return
     for matrix, filled in zip(call.out, _compute(call, num_threads), strict=True):
         _copy_back(matrix, filled, is_env_major(call.rewards))
+
+
+def _tree_scan(*given: Array | None) -> tuple[Any, Any]:
+    arrays = [None if each is None else np.ascontiguousarray(each) for each in given]
+    y = np.empty_like(arrays[2])
+    _run(tree_scan, y, len(y), (*arrays, y), 3, 1)
+    return y, arrays[-1]
 
 
 def _compute(call: Call, num_threads: int) -> tuple[Array, Array]:

@@ -63,16 +63,10 @@ def test_a_cache_that_cannot_be_mended_is_named(monkeypatch, tmp_path):
         compiled(touched, SIGNATURE)
 
 
-WITHOUT_A_FOLDER = """
-from numba.core.caching import FunctionCache
-FunctionCache._impl_class._locator_classes = []
-import fastgae
-print(*fastgae.gae_tree([1.0, 2.0], 0.0, [-1, 0], None, gamma=0.5, gae_lambda=1.0, backend="numba").returns)
-"""
-
-
 def test_without_a_folder_for_the_cache(python):
-    assert python(WITHOUT_A_FOLDER) == "2.0 2.0"
+    code = "from numba.core.caching import FunctionCache as F; F._impl_class._locator_classes = []; import fastgae"
+    call = 'fastgae.gae_tree([1.0, 2.0], 0.0, [-1, 0], None, gamma=0.5, gae_lambda=1.0, backend="numba")'
+    assert python(f"{code}; print(*{call}.returns)") == "2.0 2.0"
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ class Library:
     def clipped(self, ratios: Any, clip: float) -> Any:
         """Return min(ratio, clip), where NaN stays NaN and a zero keeps its sign."""
         limit = self.rounded(clip)
-        return self.xp.minimum(ratios, limit) if clip > 0 else self.xp.where(ratios > limit, limit, ratios)
+        return self.xp.minimum(ratios, limit) if limit > 0 else self.xp.where(ratios > limit, limit, ratios)
 
     def scan(self, terms: Any, decay: Any, gate: Any, exists: Any, last: Any) -> Any:
         """Return y_t = plus(gate_t, x_t, decay_t, y_{t+1}). A step that does not exist keeps y_{t+1}."""
@@ -172,7 +172,8 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
         left = left if exists is None else lib.overwritten(left, ~exists, 1)
         advantages = lib.quotient(scan(lib.times(here, left, deltas), decay, last=zero), left)
     elif ratios is not None:  # A = rho delta + gamma lambda c A_next
-        weight = functools.partial(weights, lib, ratios, leaky=call.leaky)
+        leaky = call.rewards.dtype.type(call.leaky)  # a number that is 0 in float32 leaks nothing
+        weight = functools.partial(weights, lib, ratios, leaky=leaky)
         weighted = lib.times(here, weight(call.rho_clip), deltas)
         advantages = scan(weighted, lib.times(trace, weight(call.c_clip), decay), last=zero)
     else:
@@ -254,7 +255,7 @@ def zeros(lib: Library, rows: Any) -> Any:
     return lib.xp.zeros_like(rows[:1].sum(0), dtype=rows.dtype)
 
 
-def weights(lib: Library, ratios: Any, clip: float, leaky: float) -> Any:
+def weights(lib: Library, ratios: Any, clip: float, leaky: Any) -> Any:
     """Return (1 - leaky) min(ratio, clip) + leaky ratio."""
     most, leaked = lib.clipped(ratios, clip), lib.rounded(leaky)
     return most if leaky == 0 else lib.times(True, 1 - leaked, most) + lib.times(True, leaked, ratios)

@@ -115,7 +115,7 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         STAGES,
         sum(needed << k for k, needed in enumerate(kept)),
     )
-    constants = (getattr(call, name) or 0.0 for name in CONSTANTS)
+    constants = (0.0 if each is None else each for each in (getattr(call, name) for name in CONSTANTS))  # -0.0 stays
     numbers = last_value, last_advantage, gamma, gae_lambda, returns_lambda, *constants
 
     def launch(how: How, lanes: int, pieces: Cut, *views: Any, warps: int = 1) -> None:
@@ -139,7 +139,7 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
     elif sums_deltas and few and matrices.steps * matrices.envs >= STAGED_STEPS * lanes:
         # Only the sum of the deltas depends on the order of time. All multiprocessors compute what is before and after.
         sums = advantages or matrices.view(matrices.new(matrices.dtype))
-        gated = inputs.terminated or inputs.truncated or inputs.last
+        gated = inputs.terminated or inputs.truncated  # a packed sequence is a lane, which begins with A = 0
         summed = Inputs(sums, terminated=matrices.view(matrices.new(torch.uint8)) if gated else ())
         deltas = Cut(blocks_of(matrices.steps + HEAD - 1, STAGED_PIECE), STAGED_PIECE, 0)
         how = how._replace(stages=FEWER_STAGES)

@@ -134,12 +134,6 @@ def test_moments_of_many_blocks(dtype):
         check(fastgae.normalize, {"advantages": advantages[:9], "by": by, "time_axis": 1, "eps": 0.5}, other)
 
 
-def test_clips_at_minus_zero():
-    ones = np.ones((3, 2), np.float32)
-    given = {"rewards": ones, "values": ones, "terminated": ones, "ratios": ones, "gamma": 0.5, "last_values": ones[0]}
-    check(fastgae.vtrace, given | {"rho_clip": -0.0, "c_clip": -0.0, "advantage_clip": -0.0})
-
-
 def test_a_variance_that_overflows():
     huge = np.array([[1e200], [2e200], [-5e200]])
     expected = fastgae.normalize(huge)

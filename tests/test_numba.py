@@ -57,16 +57,14 @@ def test_a_cache_that_cannot_be_mended_is_named(monkeypatch, tmp_path):
     index = next(tmp_path.rglob("*.nbi"))
     index.unlink()
     index.mkdir()
-    with pytest.raises(
-        fastgae.BackendUnavailableError, match=f"empty the folder of its cache, {re.escape(str(index.parent))}"
-    ):
+    with pytest.raises(fastgae.BackendUnavailableError, match=re.escape(f"the folder of its cache, {index.parent}")):
         compiled(touched, SIGNATURE)
 
 
 def test_without_a_folder_for_the_cache(python):
-    code = "from numba.core.caching import FunctionCache as F; F._impl_class._locator_classes = []; import fastgae"
     call = 'fastgae.gae_tree([1.0, 2.0], 0.0, [-1, 0], None, gamma=0.5, gae_lambda=1.0, backend="numba")'
-    assert python(f"{code}; print(*{call}.returns)") == "2.0 2.0"
+    nowhere = "from numba.core.caching import FunctionCache; FunctionCache._impl_class._locator_classes = []"
+    assert python(f"{nowhere}; import fastgae; print(*{call}.returns)") == "2.0 2.0"
 
 
 @pytest.fixture
@@ -95,9 +93,7 @@ def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
         call | {"next_values": case.values[:5], "truncated": ~case.terminated},
         call | {"values": np.ones((6, 3), np.float32), "last_advantages": last},
     ]
-    final = [
-        call | {"last_values": last, "truncated": ~case.terminated, "final_values": each} for each in (one, one * 2)
-    ]
+    final = [call | {"last_values": last, "truncated": ~case.terminated, "final_values": one * k} for k in (1, 2)]
     mask = [
         call | {"last_values": last, "mask": case.terminated},
         call | {"last_values": last, "mask": case.terminated, "carry_over": True, "out": (one.copy(), None)},
@@ -106,9 +102,8 @@ def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
     arrays = [mask[0] | {"gamma": one[:1], "gae_lambda": one[:, :1]}, mask[2] | {"gae_lambda": one}]
     rows = {"gamma": one[:, :1]}
     second = [mask[0] | rows | {"returns_lambda": 0.5}, mask[1] | rows | {"returns_lambda": one[:, :1]}]
-    kernels = [
-        {module.signature(arguments_of(**each), 2) for each in calls} for calls in (plain, final, mask, arrays, second)
-    ]
+    alike = plain, final, mask, arrays, second
+    kernels = [{module.signature(arguments_of(**each), 2) for each in calls} for calls in alike]
     assert list(map(len, kernels)) == [1] * 5
     assert len(set.union(*kernels)) == 5
 

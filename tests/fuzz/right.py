@@ -351,8 +351,7 @@ def factors(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
 def constant(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
     """Return a number in [0, 1] or the default; any number >= 0 where None means that there is no limit."""
     usual = () if required(parameter) else (parameter.default,)
-    some = (*usual, 1.0, 0.3, 0.0, -0.0, 1e-50, 1)  # 1e-50 is 0 in float32
-    return draws.pick((*some, 2.0, math.inf, None) if allows_none(parameter) else some)
+    return draws.pick((*usual, 0.3, 0.0, -0.0, 1e-50, 1, *((2.0, math.inf, None) if allows_none(parameter) else ())))
 
 
 def boundaries(draws: Draws, frame: Frame, parameter: Parameter) -> Any:

@@ -225,17 +225,11 @@ def test_calls_that_are_alike_have_one_plan(monkeypatch):
     out = torch.zeros(5, 6, device=DEVICE), torch.zeros(5, 6, device=DEVICE)
     memory = torch.zeros(61, device=DEVICE)
     for changed in (
-        {"gamma": 1.0},
-        {"gamma": 0.0},
-        {"gamma": -0.0},
-        {"gamma": np.float64(0.97)},
-        {"gamma": np.float64(0.98)},
-        {"gamma": np.float32(0.98)},
+        *({"gamma": each} for each in (1.0, 0.0, -0.0, np.float64(0.97), np.float64(0.98), np.float32(0.98))),
         {"rewards": given["rewards"].double()},
         {"values": transposed(given["values"])},
         {"rewards": memory[1:31].view(5, 6)},  # at an address that 16 bytes do not divide
-        {"out": out},
-        {"out": out, "rewards": out[0]},
+        *({"out": out, "rewards": each} for each in (given["rewards"], out[0])),
         {"out": (None, out[1])},
         {"num_threads": 1},
     ):

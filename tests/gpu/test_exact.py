@@ -71,9 +71,8 @@ def test_16_bit_numbers_are_computed_in_float32(major):
     arguments = major(arguments_of(make_case((37, 9), np.dtype(np.float32))))
     for dtype in (torch.bfloat16, torch.float16):
         given = narrowed(tensors(arguments), dtype)
-        wide = {
-            name: t.cpu().numpy() if torch.is_tensor(t) else t for name, t in narrowed(given, torch.float32).items()
-        }
+        wide = narrowed(given, torch.float32).items()
+        wide = {name: t.cpu().numpy() if torch.is_tensor(t) else t for name, t in wide}
         assert_bits(called(fastgae.gae, given), fastgae.gae(**wide))
 
 

@@ -267,7 +267,7 @@ def _longer(values: Any, last: Array, rows: slice) -> Array:
 
 def _next_values(longer: Callable[[slice], Array], truncated: Any, final: Any, rows: slice) -> Array:
     """Return V of the states after steps: the final value where the step is truncated, else the next value."""
-    return np.where(truncated[rows] != 0, final[rows], longer(slice(rows.start + 1, rows.stop + 1)))
+    return np.where(truncated[rows], final[rows], longer(slice(rows.start + 1, rows.stop + 1)))
 
 
 # What changes the results of gae, but that recorded data have not, or have as an argument.

@@ -9,7 +9,7 @@ import pytest
 minari = pytest.importorskip("minari")
 from minari.data_collector import EpisodeBuffer  # noqa: E402
 
-EPISODES = 6
+EPISODES = 4
 
 
 def episode(env, seed, longest):

@@ -4,6 +4,7 @@ import csv
 import functools
 import json
 import math
+import pkgutil
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +34,12 @@ class Recorded:
         self.truncated = self.last & ~self.terminated
         self.rewards, self.values, self.next_values = rng.normal(size=(3, rows)).astype(np.float32)
 
-    def arrays(self, *names, **changed):
-        """Return the columns of these names, or of all."""
-        return {name: changed.get(name, getattr(self, name)) for name in names or NAMES}
+    def arrays(self, *names, **others):
+        """Return the columns of these names, or of all; ``others`` are in place of some, or more."""
+        return {name: getattr(self, name) for name in names or NAMES} | others
 
-    def table(self, *names, **changed):
-        return pa.table(self.arrays(*names, **changed))
+    def table(self, *names, **others):
+        return pa.table(self.arrays(*names, **others))
 
     def save(self, folder):
         """Write each column as an .npy file, and return the folder."""
@@ -109,10 +110,17 @@ def stopped(*_, **__):
     raise KeyboardInterrupt
 
 
-def interrupted(at, source, *out, **options):
-    """Compute until a function is called, which stops the run as Ctrl-C does."""
+def stopped_after(calls, function):
+    """Return a function that may be called so many times; the next call stops the run as Ctrl-C does."""
+    left = iter(range(calls))
+    return lambda *given, **how: function(*given, **how) if next(left, None) is not None else stopped()
+
+
+def interrupted(at, source, *out, after=0, **options):
+    """Compute until a function is called once more than ``after`` times, which stops the run as Ctrl-C does."""
+    name = f"fastgae.data.{at}"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(f"fastgae.data.{at}", stopped)
+        patched.setattr(name, stopped_after(after, pkgutil.resolve_name(name)))
         with pytest.raises(KeyboardInterrupt):
             compute(source, *out, progress=False, **options)
 

@@ -9,7 +9,7 @@ import fastgae
 from fastgae.data import Critic, compute
 from fastgae.data.rows import Rows
 
-from .recorded import NAMES, ROWS, bits, computed, limit, names, put, read_arrays, refused
+from .recorded import NAMES, ROWS, assert_same_bits, bits, computed, limit, names, put, read_arrays, refused
 
 T, N = 120, 7
 
@@ -60,14 +60,14 @@ def test_time_major(tmp_path, grid, monkeypatch):
 
 
 def test_last_values(tmp_path, grid):
-    """A folder of arrays may have them too. They are as in gae, or refused."""
+    """A folder of arrays may have them too; it is read once, however many of its files are named."""
     given, folder = {name: grid[name] for name in ("rewards", "values", "terminated")}, tmp_path / "run"
     folder.mkdir()
     one_env = {name: array[:, 0] for name, array in given.items()} | {"last_values": np.float32(0.5)}
     for name, array in one_env.items():
         np.save(folder / f"{name}.npy", array)
-    got = computed(folder, tmp_path / "out.parquet")
-    assert [bits(got[name].to_numpy()) for name in ("advantages", "returns")] == list(map(bits, fastgae.gae(**one_env)))
+    for source in (folder, f"{folder}/*.npy", [folder / "rewards.npy", folder]):
+        assert_same_bits(computed(source, tmp_path / "out.parquet"), fastgae.gae(**one_env))
     last, one_more = grid["next_values"][-1], np.concatenate([grid["values"], grid["values"][:1]])
     for more, fault in (
         ({"last_values": last[1:]}, r"last_values has shape \(6,\) and dtype float32; expected \(7,\) and float32"),
@@ -86,15 +86,6 @@ def test_last_values(tmp_path, grid):
     ):
         np.savez(tmp_path / "a.npz", **given | more)
         refused("a.npz cannot be read: .*" + fault, tmp_path / "a.npz")
-
-
-def test_files_that_stand_for_their_folder_are_read_once(tmp_path, grid):
-    (tmp_path / "run").mkdir()
-    for name in ("rewards", "values", "terminated"):
-        np.save(tmp_path / "run" / f"{name}.npy", grid[name][:, 0])
-    one = computed(tmp_path / "run", tmp_path / "one.parquet", ends="terminated")
-    for several in (f"{tmp_path}/run/*.npy", [tmp_path / "run" / "rewards.npy", tmp_path / "run"]):
-        assert computed(several, tmp_path / "several.parquet", ends="terminated").equals(one)
 
 
 def test_a_critic_is_also_called_behind_the_last_step(tmp_path, grid):
@@ -138,7 +129,14 @@ FAULTS = {
         None,
         r"a.npz: row \d+: the episode is truncated in env \d, and there is no value .*every episode",
     ),
-    "shape": ("values", lambda array: array[:, :3], r"a row of values has the shape \(3,\), but a row of rewards has"),
+    **{
+        f"shape of {name}": (
+            name,
+            lambda array: array[:, :3],
+            rf"a row of {name} has the shape \(3,\), but a row of rew",
+        )
+        for name in ("values", "next_values", "truncated")
+    },
     "one more": (
         "terminated",
         lambda array: array.repeat([1] * (T - 1) + [2], 0),

@@ -30,7 +30,7 @@ def test_columns(tmp_path, recorded):
     refused("columns must be a dict, such as", source, error=TypeError, columns=["rewards"])
     ended = ("episode", "step", "rewards", "values", "terminated")
     for table, message in (
-        (recorded.table("rewards", "values").append_column("done", pa.array(recorded.last)), "may be a time limit"),
+        (recorded.table("rewards", "values", done=recorded.last), "may be a time limit"),
         *(
             (recorded.table(episode=episode), r"b.parquet: .*episode holds .*; expected integers")
             for episode in (pa.array(recorded.rewards), pa.array([b"name"] * ROWS), pa.array([[1]] * ROWS))
@@ -39,7 +39,7 @@ def test_columns(tmp_path, recorded):
         (recorded.table(rewards=pa.array(["1"] * ROWS)), "the column of rewards holds string; expected float32"),
         (recorded.table(terminated=pa.array(["no"] * ROWS)), "terminated holds string; expected bool, or numbers that"),
         (
-            recorded.table(*ended).append_column("truncated", pa.array(np.zeros(ROWS, bool))),
+            recorded.table(*ended, truncated=np.zeros(ROWS, bool)),
             r"row \d+: the episode ends without a flag, .*next_values.*ends=\"terminated\"",
         ),
         (recorded.table().slice(0, 0), r"there are no rows in .*b\.parquet"),

@@ -123,7 +123,7 @@ def test_errors_of_a_critic_are_its_own(tmp_path, recorded, error):
     def critic(_):
         raise error
 
-    source = write(recorded.table().append_column("seen", pa.array(recorded.values)), tmp_path / "a.parquet", 100)
+    source = write(recorded.table(seen=recorded.values), tmp_path / "a.parquet", 100)
     own = type(error) if isinstance(error, ZeroDivisionError) else RuntimeError
     refused(f"{error}", source, tmp_path / "out.parquet", values=critic, error=own)
     assert names(tmp_path) == ["a.parquet"]

@@ -52,7 +52,7 @@ def test_what_cannot_be(tmp_path, recorded):
     refused('episode_is must be "file" or None, got 5', source, error=ValueError, episode_is=5)
     refused('episode_is="file" names files itself', source, error=ValueError, columns={"file": None}, **BY_FILE)
     refused('episode_is="file" needs a source of files', recorded.table(), error=ValueError, **BY_FILE)
-    table = recorded.table(*NAMES).append_column("file", pa.array(["x"] * len(recorded.rewards)))
+    table = recorded.table(*NAMES, file=["x"] * len(recorded.rewards))
     source = write(table, tmp_path / "c.parquet", 1000)
     compute(source, progress=False)
     assert read(tmp_path / "c.advantages.parquet").column_names == ["advantages", "returns"]

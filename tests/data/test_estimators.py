@@ -12,7 +12,7 @@ from fastgae.data.estimators import ESTIMATORS, How, Rows
 
 from .recorded import CHOICES, ROWS, answer, assert_same_bits, bits, limit, names, read, read_arrays, refused, write
 
-T, N = 60, 7
+T, N = 24, 5
 
 
 @pytest.fixture(params=CHOICES, ids=lambda choice: "-".join(map(str, choice.values())))
@@ -58,12 +58,12 @@ RETURNS = {"estimator": "discounted_returns"}
 def test_returns_without_values(tmp_path, recorded, known, scattered):
     """The first step of offline training: no critic yet. V' is read behind truncated steps alone."""
     order = np.random.default_rng(1).permutation(ROWS) if scattered else np.arange(ROWS)
-    table, given = recorded.table("episode", "step", "rewards", "terminated", "truncated"), {**RETURNS}
-    ends = recorded.terminated, recorded.truncated
+    more, given, ends = {}, {**RETURNS}, (recorded.terminated, recorded.truncated)
     if known == "next_values":
-        table = table.append_column(known, pa.array(np.where(recorded.truncated, recorded.next_values, np.nan)))
+        more[known] = np.where(recorded.truncated, recorded.next_values, np.nan)
     else:
         given["ends"], ends = "terminated", (recorded.last, np.zeros(ROWS, bool))
+    table = recorded.table("episode", "step", "rewards", "terminated", "truncated", **more)
     source, out = write(table.take(order), tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
     expected = answer(RETURNS, recorded.rewards, None, *ends, recorded.next_values)
     for rows in (50, 10**6):

@@ -37,7 +37,7 @@ def test_d4rl(tmp_path, recorded):
     ):
         with h5py.File(path, "w") as file:
             file.update({name: array for name, array in {**arrays, **changed}.items() if array is not None})
-        critic = {"values": lambda batch: batch["observations"][:, 0] * np.float32(0.5), "memory": limit(40)}
+        critic = {"values": lambda batch: batch["observations"][:, 0] * np.float32(0.5), "memory": limit(400)}
         if message is None:
             got = computed(path, tmp_path / "out.parquet", **critic)
             assert got.column_names == ["advantages", "returns"]

@@ -23,7 +23,7 @@ def test_rewards_from_success(tmp_path, recorded, per_step):
     flags = succeeded & recorded.last if per_step else succeeded
     options = {"rewards": "success:-1:50", "gamma": 1.0, "ends": "terminated"}
     for kind, memory in ((bool, 100), (np.int64, 10_000), (np.float32, 100)):
-        table = recorded.table("episode", "step", "values").append_column("success", pa.array(flags.astype(kind)))
+        table = recorded.table("episode", "step", "values", success=flags.astype(kind))
         source = write(table, tmp_path / "a.parquet", 130)
         assert_same_bits(computed(source, tmp_path / "out.parquet", memory=limit(memory), **options), expected)
         for rows in (np.arange(ROWS), np.random.default_rng(0).permutation(ROWS)):
@@ -42,10 +42,8 @@ def test_success_is_read_in_the_last_row_alone():
 
 def test_bad_rewards_from_success(tmp_path, recorded):
     success = np.where(recorded.last & (recorded.episode == 3), None, 1)
-    table = recorded.table("episode", "step", "values").append_column("success", pa.array(np.full(ROWS, 2)))
-    table = table.append_column("unknown", pa.array(success.tolist()))
-    table = table.append_column("negative", pa.array(np.full(ROWS, -1)))
-    source = write(table, tmp_path / "a.parquet", 130)
+    columns = {"success": np.full(ROWS, 2), "unknown": success.tolist(), "negative": np.full(ROWS, -1)}
+    source = write(recorded.table("episode", "step", "values", **columns), tmp_path / "a.parquet", 130)
     numbers = ("success", "a:b:c", "s:-1:-5", "s:-1:nan", ":1:1", 5)
     for rewards, columns, message in (
         *((text, None, "rewards must be COLUMN:STEP:FAILURE") for text in numbers),
@@ -68,7 +66,7 @@ def test_labels_per_task(tmp_path, recorded):
         (0.1, rows, {"normalize": "global"}),
         (0.999, scattered, {"memory": limit(300)}),
     ):
-        source = write(recorded.table().append_column("task", pa.array(task)).take(order), tmp_path / "a.parquet", 130)
+        source = write(recorded.table(task=task).take(order), tmp_path / "a.parquet", 130)
         thresholds = {str(each): quantile_of(advantages[task == each], quantile) for each in np.unique(task)}
         expected = advantages > np.array([*thresholds.values()], np.float32)[task]
         for resume in (False, True):
@@ -93,10 +91,8 @@ def test_labels_of_envs(tmp_path):
 
 
 def test_bad_labels(recorded):
-    def of_task(item):
-        return recorded.table().append_column("task", pa.array([item] * ROWS))
-
     half, wrong = {"label_quantile": 0.5}, (0, 1, np.nan, "0.5")
+    of_tasks = {**half, "label_per": "task"}
     for table, given, message in (
         *((recorded.table(), {"label_quantile": each}, "must be a number between 0 and 1") for each in wrong),
         (
@@ -105,24 +101,32 @@ def test_bad_labels(recorded):
             r"label_quantile=0\.5 is for advan",
         ),
         (recorded.table(), {"label_per": "episode"}, "label_per is for labels: pass label_quantile too"),
-        (recorded.table(), {**half, "label_per": "task"}, "no column 'task' for label_per; there are"),
-        (of_task(np.nan), {**half, "label_per": "task"}, "the column of label_per has a row without an item"),
-        (of_task([0]), {**half, "label_per": "task"}, r"the column of label_per holds list<.*; expected integers"),
+        (recorded.table(), of_tasks, "no column 'task' for label_per; there are"),
+        (
+            recorded.table(task=[np.nan] * ROWS),
+            of_tasks,
+            "the column of label_per has a row without an item",
+        ),
+        (
+            recorded.table(task=[[0]] * ROWS),
+            {**half, "label_per": "task"},
+            r"the column of label_per holds list<.*; expected integers",
+        ),
     ):
         refused(message, table, error=ValueError, **given)
 
 
-@pytest.mark.parametrize("most", [1, 2**10, 2**22])
+@pytest.mark.parametrize("most", [1, 2**10, 2**16])
 def test_the_threshold_is_a_number_of_the_data(monkeypatch, most):
     """Of all numbers, or of those of each group, however few bits a pass finds. 0.55 * 100 is more than 55."""
     monkeypatch.setattr(labels, "MOST_TALLIES", most)
     rng = np.random.default_rng(0)
-    for dtype, count in itertools.product((np.float32, np.float64), (1, 2, 3, 50, 1006)):
+    for dtype, count in itertools.product((np.float32, np.float64), (1, 2, 50, 106)):
         special = np.array([np.inf, -np.inf, 0.0, -0.0, np.finfo(dtype).tiny / 2, np.finfo(dtype).min], dtype)
         numbers = [rng.normal(size=count), rng.integers(-2, 3, count), special[: count % 10]]
         numbers = np.concatenate(numbers).astype(dtype)
         groups = rng.permutation(len(numbers)) % 100
-        for quantile in (0.001, 0.55, 0.7, 0.999):
+        for quantile in (0.001, 0.55, 0.999):
             parts = [(part, None) for part in np.array_split(numbers, 3)]
             assert labels.thresholds_of(lambda: parts, quantile) == {None: quantile_of(numbers, quantile)}  # noqa: B023
             parts = [(numbers[at::2], pa.array(groups[at::2])) for at in range(2)]
@@ -137,8 +141,7 @@ def test_into_a_copy(tmp_path, recorded):
     """
     text = pa.array([None if row % 7 == 0 else f"step {row}" for row in range(ROWS)])
     lists, tasks = pa.array([[row] * (row % 3) for row in range(ROWS)]), [f"task {row // 16}" for row in range(ROWS)]
-    table = recorded.table().append_column("text", text).append_column("lists", lists)
-    table = table.append_column("task", pa.array(tasks)).replace_schema_metadata({"info": "of the user"})
+    table = recorded.table(text=text, lists=lists, task=tasks).replace_schema_metadata({"info": "of the user"})
     categories = pa.dictionary(pa.int8(), pa.string())
     (source := tmp_path / "a").mkdir()
     for memory, suffix in ((100, ".parquet"), (100, ".arrow"), (100_000, ".parquet")):

@@ -39,7 +39,7 @@ def test_flags_of_whole_episodes():
     assert_same_bits(got, fastgae.gae(rewards, values, ended, cut, next_values=next_values))
 
 
-def test_lists_that_do_not_fit():
+def test_lists_that_do_not_fit(tmp_path):
     rows = {"rewards": [[1.0, 2.0], [3.0], [4.0]], "values": [[0.0] * 3, [0.0] * 2, [0.0] * 2]}
     rows |= {"terminated": [True, True, True]}
     for name, wrong, message in (
@@ -50,3 +50,5 @@ def test_lists_that_do_not_fit():
         ("step", [0, 1, 2], r"the column of rewards holds (large_)?list"),
     ):
         refused(message, pa.table({**rows, name: wrong}))
+    unknown = pa.table({**rows, "values": [[0.0] * 2, [0.0], [np.nan]]})
+    refused("row 3: values is NaN", write(unknown, tmp_path / "a.parquet", 1))  # the number of the step in its file

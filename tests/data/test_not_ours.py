@@ -7,7 +7,6 @@ import stat
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from fastgae.data import DataError, WriteError, compute, state, walk
@@ -35,7 +34,7 @@ PLANTED = NO_FILES | {
     "file": lambda path, users: path.write_bytes(b"the user's"),
 }
 LOCK = state.LOCK
-INSIDE = [*(name for name in state.NAMES if name != LOCK), "duckdb_temp_0", "notes.txt"]
+INSIDE = [state.JOURNAL, state.RESULTS, state.SORTED, "duckdb_temp_0", "notes.txt"]
 
 
 def contents(folder):
@@ -124,7 +123,7 @@ def test_what_appears_during_the_computation(tmp_path, few, monkeypatch, has_har
     """A file at OUT is not replaced, and a file among the unfinished results is not removed."""
     if not has_hard_links:
         monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError("no hard links")))
-    table = few.table().append_column("also", pa.array(few.values))
+    table = few.table(also=few.values)
     source, out = write(table, tmp_path / "a.parquet", 30), tmp_path / OUT
     unfinished = tmp_path / UNFINISHED
 

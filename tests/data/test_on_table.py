@@ -29,7 +29,7 @@ def test_the_end_of_an_episode_before_its_beginning():
         for known in ({}, {"ends": "terminated"}, {"columns": {"next_values": "values"}}):
             how, expected = {"gamma": 1.0, "gae_lambda": 1.0, **known}, np.array([4.0, 3.0, 2.0, 1.0])[order]
             assert np.array_equal(on_table(table.take(order), **how)["advantages"], expected)
-            for memory in (limit(1), limit(3), "1GB"):
+            for memory in (limit(1), "1GB"):
                 got = compute(table.take(order), memory=memory, progress=False, **how)
                 assert np.array_equal(got["advantages"], expected)
     others = {"episode": [0, 1, 2, 0, 0], "step": [2, 0, 0, 0, 1], "terminated": [True, True, True, False, False]}
@@ -45,8 +45,8 @@ def test_the_end_of_an_episode_before_its_beginning():
 def test_any_order_at_every_memory():
     """The results, or whether there are any, do not depend on how many rows are in memory at once."""
     rng = np.random.default_rng(0)
-    for trial in range(12):
-        lengths = rng.integers(2, 6, 1 + trial // 6)
+    for trial in range(9):
+        lengths = rng.integers(2, 5, 1 + trial // 5)
         rows, steps = np.arange(lengths.sum()), np.concatenate([np.arange(length) for length in lengths])
         flags = np.isin(rows, np.cumsum(lengths) - 1) & (rng.random(len(rows)) < 0.9)  # now and then one is missing
         table = {"episode": np.repeat(rng.permutation(len(lengths)), lengths), "step": steps, "terminated": flags}

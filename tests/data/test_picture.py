@@ -25,10 +25,10 @@ def drawn(monkeypatch):
     return calls
 
 
-def test_the_file(tmp_path, recorded):
+def test_the_file(tmp_path, few):
     """The same bytes in any memory; an .svg could hold its time or random names. Other tests write .png."""
-    source = write(recorded.table(), tmp_path / "a.parquet", 100)
-    plots = [("b.svg", 100), ("c.svg", 10**6), ("d.pdf", 100)]
+    source = write(few.table(), tmp_path / "a.parquet", 100)
+    plots = [("b.svg", 20), ("c.svg", 10**6), ("d.pdf", 20)]
     for plot, rows in plots:
         computed(source, tmp_path / "out.parquet", plot=tmp_path / plot, memory=limit(rows))
         assert (tmp_path / plot).read_bytes().startswith(STARTS[plot[1:]])
@@ -48,7 +48,8 @@ def test_the_numbers(tmp_path, recorded, drawn):
         assert np.array_equal(np.sort(lengths), np.sort(np.diff(np.append(recorded.first, ROWS))))
 
 
-def test_envs(tmp_path, drawn):
+def test_envs(tmp_path, drawn, monkeypatch):
+    monkeypatch.setattr(picture, "SLICE", 20)
     rng = np.random.default_rng(0)
     ends = rng.random((50, 3)) < 0.1
     rewards, values = rng.normal(size=(2, 50, 3))
@@ -82,7 +83,7 @@ def test_resumed(tmp_path, recorded, scattered, drawn):
 
 
 @pytest.mark.parametrize("plots", [(False, True), (True, False)])
-def test_a_picture_that_is_asked_for_later(tmp_path, recorded, plots):
+def test_a_picture_that_is_asked_for_later(tmp_path, recorded, drawn, plots):
     """An interrupted run goes on, whether it was to draw or not."""
     source, out = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
     first, second = ({"plot": tmp_path / "a.png"} if plots[number] else {} for number in range(2))

@@ -17,7 +17,7 @@ import pytest
 import fastgae
 from fastgae.data import Critic, compute, walk
 
-from .recorded import CHOICES, NEXT, answer, bits, limit, names, quantile_of, read, refused, stopped, write
+from .recorded import CHOICES, NEXT, answer, bits, limit, names, quantile_of, read, refused, stopped_after, write
 
 CASES = 144
 TEXT = ("csv", "jsonl")  # no float32
@@ -325,12 +325,6 @@ def behind_a_url(folder):
     return there
 
 
-def stopped_at(call):
-    """Return a function that computes some runs of rows, and is stopped then, as by Ctrl-C."""
-    calls, compute_run = iter(range(call)), walk.compute_run
-    return lambda *given: compute_run(*given) if next(calls, None) is not None else stopped()
-
-
 def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -354,7 +348,7 @@ def test_same_bits(tmp_path, seed, form, monkeypatch):
         source = behind_a_url(source)
     if rng.random() < 0.3:
         with monkeypatch.context() as patched, suppress(KeyboardInterrupt):  # there may be fewer runs
-            patched.setattr(walk, "compute_run", stopped_at(int(rng.integers(3))))
+            patched.setattr(walk, "compute_run", stopped_after(int(rng.integers(3)), walk.compute_run))
             compute(source, **arguments)
         arguments |= {"resume": True, "memory": limit(int(rng.choice([7, 10**6])))}
     report = compute(source, **arguments)

@@ -43,6 +43,13 @@ def test_episodes_in_turn(tmp_path, recorded, rows):
     assert np.array_equal(got["advantages"], recorded.result.advantages[turns])
 
 
+def test_a_run_that_goes_on_knows_the_names_of_the_rows_that_are_done(tmp_path):
+    columns = {"episode": [0, 1, 0], "step": [0, 0, 1], "rewards": [1.0] * 3, "values": [0.0] * 3}
+    source, how = write(pa.table(columns), tmp_path / "a.parquet", 1), {"memory": limit(1), "resume": True, **ONES}
+    interrupted("walk.compute_run", source, tmp_path / "out.parquet", after=1, **how)
+    assert computed(source, tmp_path / "out.parquet", **how)["advantages"].to_pylist() == [2.0, 1.0, 1.0]
+
+
 def test_an_episode_without_a_name_goes_on_in_another_file(tmp_path, recorded):
     table, cut = recorded.table("rewards", "values", "next_values", "terminated", "truncated"), recorded.first[3] + 2
     files = [write(part, tmp_path / f"{len(part)}.parquet", 99) for part in (table.slice(0, cut), table.slice(cut))]
@@ -112,7 +119,7 @@ def test_what_is_damaged_is_computed_again(tmp_path, recorded, scattered):
 
 
 def test_report(tmp_path, recorded):
-    table = recorded.table("episode", "rewards", "values").append_column("loss", pa.array(recorded.rewards))
+    table = recorded.table("episode", "rewards", "values", loss=recorded.rewards)
     report = compute(write(table, tmp_path / "a.parquet", 1000), ends="terminated", progress=False)
     assert report.file == str(tmp_path / "a.advantages.parquet")
     answer = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
@@ -151,7 +158,7 @@ def test_row_groups_and_batches_without_rows(tmp_path, recorded):
 def test_the_sample_for_diagnose_may_begin_within_an_episode(tmp_path, recorded, monkeypatch):
     monkeypatch.setattr("fastgae.data.report.SAMPLE", sample := ROWS - int(recorded.first[3]) - 1)
     assert not recorded.last[-sample - 1]
-    table = recorded.table("episode", "step", "rewards", "values")
-    source = write(table.append_column("terminated", pa.array(recorded.last)), tmp_path / "a.parquet", 100)
+    table = recorded.table("episode", "step", "rewards", "values", terminated=recorded.last)
+    source = write(table, tmp_path / "a.parquet", 100)
     answer = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
     assert_same_bits(computed(source, tmp_path / "out.parquet"), answer)

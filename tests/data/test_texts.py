@@ -73,9 +73,15 @@ def test_dates_in_the_first_block_and_text_in_another(tmp_path, monkeypatch):
     assert advantages(written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))) == [4, 3, 2, 1] * 2
 
 
-def test_delimiters_inside_of_quotes_and_spaces_after_commas(tmp_path):
-    text = 'episode, rewards, values,"a;b;c;d;e"\n0, 1, 0.0,x\n0, 2, 0.5,y\n'
-    assert advantages(written(tmp_path / "a.csv", text)) == [3, 1.5]
+def test_quotes_spaces_after_commas_and_nan(tmp_path, monkeypatch):
+    """A block may end within quotes. NaN is a number, which is never read behind an end for good."""
+    monkeypatch.setattr(tables, "BLOCK", 64)
+    lines = (
+        'episode, rewards, values, terminated, next_values,"a;b;c;d;e"',
+        '0, 1, 0.0, 0, 0.5,"x\n\ny"',
+        "0, 2, 0.5, 1, NaN,z",
+    )
+    assert advantages(written(tmp_path / "a.csv", "\n".join(lines))) == [3, 1.5]
 
 
 def test_other_encodings_are_named(tmp_path):

@@ -1,6 +1,7 @@
 """Sources, values and results behind URLs: a real S3 server on this machine, and fsspec's memory."""
 
 import os
+import re
 import socket
 import threading
 import traceback
@@ -133,7 +134,7 @@ def got(path):
 
 @pytest.fixture(scope="module")
 def few():
-    return Recorded(rows=1200)
+    return Recorded(rows=600)
 
 
 def test_as_on_this_machine(bucket, tmp_path, few):
@@ -173,20 +174,11 @@ def assert_as_on_this_machine(root, tmp_path, few):
         assert_same_bits(got(f"{root}/{number}.parquet"), few.result)
 
 
-def test_pages(bucket, tmp_path, recorded):
-    put(recorded.table(), bucket / "a.parquet")
-    np.save(tmp_path / "v.npy", recorded.values)
-    (bucket / "v.npy").write_bytes((tmp_path / "v.npy").read_bytes())
-    source, values = (bucket.fs.sign(f"{bucket.path}{name}") for name in ("a.parquet", "v.npy"))
-    assert "Signature=" in source
-    assert_same_bits(computed(source, tmp_path / "out.parquet", values=values, **NEXT), recorded.result)
-
-
 def test_reads_ranges(bucket, wire):
     """Columns that nobody needs stay where they are, and nothing is read twice."""
     few = Recorded(rows=2000)
     fat = pa.array([np.random.default_rng(row).bytes(5000) for row in range(2000)])
-    put(few.table().append_column("fat", fat), bucket / "a.parquet", 500)
+    put(few.table(fat=fat), bucket / "a.parquet", 500)
     size = (bucket / "a.parquet").stat().st_size
     wire.heal()
     compute(f"{bucket}a.parquet", **RUN)
@@ -210,7 +202,7 @@ def test_a_connection_that_breaks(bucket, wire, tmp_path, recorded):
         out.unlink()
         wire.cut(way, ways[way])
         message = str(refused(r"(out|a)\.parquet(: | cannot be read: )", source, out, error=error, **RUN))
-        assert "secret" not in message
+        assert not re.search("secret|make room", message)
         wire.heal()
         assert names(bucket) == ["a.parquet", "whole.parquet"]
         (kept,) = (tmp_path / "temporary").glob("*.unfinished")
@@ -298,11 +290,12 @@ def pages(tmp_path):
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_run_goes_on_with_another_signature(pages, recorded, monkeypatch, killed):
+def test_a_run_goes_on_with_another_signature(pages, few, monkeypatch, killed):
     """Also after an answer that the library does not expect: a proxy that sends the whole file in place of a range."""
     folder, url, server = pages
-    write(recorded.table(), folder / "a.parquet", 99)
-    add, out = State.add, folder / "out.parquet"
+    write(few.table(), folder / "a.parquet", 99)
+    np.save(folder / "v.npy", few.values)
+    add, out, given = State.add, folder / "out.parquet", {"memory": limit(200), "progress": False, **NEXT}
 
     def broken(state, *given):
         add(state, *given)
@@ -312,14 +305,15 @@ def test_a_run_goes_on_with_another_signature(pages, recorded, monkeypatch, kill
 
     monkeypatch.setattr(State, "add", broken)
     with pytest.raises(KeyboardInterrupt if killed else DataError):
-        compute(f"{url}/a.parquet?X-Signature=one", out, **RUN)
+        compute(f"{url}/a.parquet?X-Signature=one", out, values=f"{url}/v.npy?X-Signature=one", **given)
     monkeypatch.setattr(State, "add", add)
     server.ranged = True
     journal = folder / "out.parquet.unfinished/journal.jsonl"
     assert "X-Signature" not in journal.read_text()
     assert (journal.parent / "advantages").stat().st_size
-    assert compute(f"{url}/a.parquet?X-Signature=two", out, resume=True, **RUN).steps == ROWS
-    assert_same_bits(got(out), recorded.result)
+    given |= {"values": f"{url}/v.npy?X-Signature=two", "resume": True}
+    assert compute(f"{url}/a.parquet?X-Signature=two", out, **given).steps == 600
+    assert_same_bits(got(out), few.result)
 
 
 def test_a_changed_file_of_the_same_size(pages, recorded):
@@ -337,9 +331,9 @@ def test_a_changed_file_of_the_same_size(pages, recorded):
     refused("cannot resume: the server of http.*a.npz.* tells neither a digest nor a time", asked, out, resume=True)
 
 
-def test_one_file_by_two_protocols(bucket, recorded):
+def test_one_file_by_two_protocols(bucket, few):
     """s3a is s3. A source is not overwritten, and no folder of a source gets results, by either name."""
-    put(recorded.table(), bucket / "runs/a.parquet")
+    put(few.table(), bucket / "runs/a.parquet")
     copy = compute(f"{bucket}runs/*.parquet", into=f"{bucket}copy.parquet", **RUN).file
     before = bucket.joinpath("copy.parquet").read_bytes()
     also = str(bucket).replace("s3:", "s3a:")
@@ -348,11 +342,11 @@ def test_one_file_by_two_protocols(bucket, recorded):
     assert bucket.joinpath("copy.parquet").read_bytes() == before
 
 
-def test_a_source_that_changes(bucket, recorded):
-    source = put(recorded.table().append_column("also", pa.array(recorded.values)), bucket / "a.parquet")
+def test_a_source_that_changes(bucket, few):
+    source = put(few.table(also=few.values), bucket / "a.parquet")
 
     def critic(batch):
-        put(recorded.table(), bucket / "a.parquet")
+        put(few.table(), upath.UPath(source, skip_instance_cache=True))  # as another process does
         return batch["also"]
 
     refused(r"a\.parquet (changed while it was read|cannot be read: )", source, values=critic, **RUN)

@@ -53,7 +53,7 @@ def test_next_values_of_another_critic(tmp_path, recorded, monkeypatch):
     for named, expected in ((NEXT, {"next_values": recorded.next_values}), ({}, {"last_values": np.float32(0)})):
         got = computed(source, tmp_path / "out.parquet", **how, **named)
         assert_same_bits(got, fastgae.gae(recorded.rewards, doubled, recorded.last, **expected))
-    write(recorded.table().append_column("others", pa.array(doubled)), source, 100)
+    write(recorded.table(others=doubled), source, 100)
     for other in (how, {"values": "others"}):
         refused("the episode is truncated, and there is no value of the state after it", source, **other)
     message = "values and columns={'values': 'others'} name different values: pass one of them"

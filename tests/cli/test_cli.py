@@ -28,11 +28,6 @@ def test_version_help_and_examples(capsys):
     assert all(word in help_text for word in ("info", "demo", "examples:"))
 
 
-def test_the_command_line_imports_nothing_heavy(python):
-    heavy = "{'numba', 'gymnasium', 'rich', 'matplotlib', 'torch'}"
-    assert python(f"import sys, fastgae.cli.main; print(sorted({heavy} & set(sys.modules)))") == "[]"
-
-
 @pytest.fixture
 def written_to(tmp_path):
     """Run `fastgae` with this stdout, and return status, stderr and stdout; `diagnose` prints, and does not exit."""

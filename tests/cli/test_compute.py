@@ -156,42 +156,41 @@ def test_plot(recorded, capsys, tmp_path):
     assert (tmp_path / "b.png").stat().st_mtime_ns == kept
 
 
-@pytest.mark.parametrize(
-    ("name", "call", "resumed"),
-    [
+def test_ctrl_c(recorded, capsys, monkeypatch):
+    """One line, and what ``--resume`` needs."""
+    source, *_ = recorded
+    rows, out = np.random.default_rng(0).permutation(1000), source.with_name("episodes.advantages.parquet")
+    pq.write_table(pq.read_table(source).take(rows), source, row_group_size=100)
+    options = ["--ends", "terminated", "--memory", "40KB", "--quiet"]
+    assert compute(source, *options) == 0
+    undisturbed = out.read_bytes()
+    out.unlink()
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
+    for name, call, resumed in (
         ("state.State.results", 1, True),
         ("walk.compute_run", 1, True),
         ("walk.compute_run", 3, True),
         ("state.version_of", 1, False),
         ("walk.sort", 1, False),
         ("rows.Rows._completed", 6, False),  # while duckdb reads
-    ],
-)
-def test_ctrl_c(recorded, capsys, monkeypatch, name, call, resumed):
-    """One line, and what ``--resume`` needs."""
-    source, *_ = recorded
-    rows = np.random.default_rng(0).permutation(1000)
-    pq.write_table(pq.read_table(source).take(rows), source, row_group_size=100)
-    options = ["--ends", "terminated", "--memory", "40KB", "--quiet"]
-    assert compute(source, *options, "-o", str(source.with_name("undisturbed.parquet"))) == 0
-    calls, kept = itertools.count(1), pkgutil.resolve_name(f"fastgae.data.{name}")
+    ):
+        calls, kept = itertools.count(1), pkgutil.resolve_name(f"fastgae.data.{name}")
 
-    def interrupted(*arguments, **more):
-        if next(calls) == call:
-            signal.raise_signal(signal.SIGINT)
-        return kept(*arguments, **more)
+        def interrupted(*arguments, calls=calls, kept=kept, call=call, **more):
+            if next(calls) == call:
+                signal.raise_signal(signal.SIGINT)
+            return kept(*arguments, **more)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
-    with monkeypatch.context() as patched:
-        patched.setattr(f"fastgae.data.{name}", interrupted)
-        assert compute(source, *options) == 130
-    signal.signal(signal.SIGINT, before)
-    kept = "; --resume continues from the rows that are done" if resumed else ""
-    assert capsys.readouterr() == ("", f"fastgae compute: interrupted{kept}\n")
-    assert source.with_name("episodes.advantages.parquet.unfinished").exists() == resumed
-    assert compute(source, *options, "--resume") == 0
-    out = source.with_name("episodes.advantages.parquet")
-    assert out.read_bytes() == source.with_name("undisturbed.parquet").read_bytes()
+        with monkeypatch.context() as patched:
+            patched.setattr(f"fastgae.data.{name}", interrupted)
+            assert compute(source, *options) == 130
+        way = "; --resume continues from the rows that are done" if resumed else ""
+        assert capsys.readouterr() == ("", f"fastgae compute: interrupted{way}\n")
+        assert source.with_name("episodes.advantages.parquet.unfinished").exists() == resumed, name
+        assert compute(source, *options, "--resume") == 0
+        assert out.read_bytes() == undisturbed, name
+        out.unlink()
+    signal.signal(signal.SIGINT, handler)
 
 
 def test_what_cannot_be_used(recorded, failure):
@@ -212,16 +211,16 @@ def test_what_cannot_be_used(recorded, failure):
     assert list(source.parent.iterdir()) == [source]
 
 
-@pytest.mark.parametrize(("library", "extra", "more"), [("pyarrow", "data", []), ("matplotlib", "plot", ["a.png"])])
-def test_without_an_extra(recorded, python, library, extra, more):
+def test_without_an_extra(recorded, python, failure, monkeypatch):
     source, *_ = recorded
-    code = (
-        f"import sys; sys.modules[{library!r}] = None\nfrom fastgae.cli.main import main\nsys.exit(main(sys.argv[1:]))"
-    )
-    done = python(code, "compute", str(source), *(["--plot", *more] if more else []), check=False)
-    assert done.returncode == 2
+    code = "import sys; sys.modules['pyarrow'] = None\nfrom fastgae.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    no_pyarrow = python(code, "compute", str(source), check=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    no_matplotlib = failure("compute", source, "--plot", "a.png")
+    for extra, (status, line) in (("data", (no_pyarrow.returncode, no_pyarrow.stderr)), ("plot", no_matplotlib)):
+        assert status == 2
+        assert line.count(f"pip install '.[{extra}]'") == line.count("\n") == 1
     assert list(source.parent.iterdir()) == [source]
-    assert done.stderr.count(f"pip install '.[{extra}]'") == done.stderr.count("\n") == 1
 
 
 def test_critic(recorded, capsys, tmp_path, monkeypatch):
@@ -235,10 +234,12 @@ def test_critic(recorded, capsys, tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     expected = fastgae.gae_packed(rewards, values * 2, np.arange(0, 1001, 100), gamma=0.99)
+    before = sys.path[:]
     for name in ("twice", "chosen"):
         assert compute(source, "--ends", "terminated", "--critic", f"my_critic:{name}", "--overwrite", "--quiet") == 0
         got = pq.read_table(source.with_name("episodes.advantages.parquet"))
         assert np.array_equal(got["advantages"], expected.advantages)
+        assert sys.path == before
     for given, message in (
         ("my_critic:no", "--critic my_critic:no cannot be loaded: module 'my_critic' has no attribute 'no'"),
         ("my_critic:__name__", "cannot be loaded: values must be a column, a file such as values.npy, or a function"),

@@ -10,11 +10,14 @@ from fastgae._engine import dispatch
 from fastgae.cli import info
 from fastgae.cli.main import main
 
-# Without what takes seconds: large rollouts, which test_info computes, and imports of all that may be missing.
+# Without what takes seconds: large rollouts, which test_info computes, and imports of all that may be missing, of
+# which the command line itself imports nothing.
 PROGRAM = """
 import sys
-sys.modules.update(dict.fromkeys(["rich", "gymnasium", "matplotlib", "numba", "torch", "triton", "jax"]))
 from fastgae.cli import info, main
+missing = ["rich", "gymnasium", "matplotlib", "numba", "torch", "triton", "jax"]
+assert not {*missing} & {*sys.modules}
+sys.modules.update(dict.fromkeys(missing))
 info.LARGE_CALLS = 0
 sys.exit(main.main())
 """

@@ -12,10 +12,10 @@ from fastgae.cli import rollout
 def test_every_kind_of_space_can_be_collected_and_fitted(env_id, collected):
     if env_id == "Taxi-v3":
         env_id = max(name for name in gymnasium.registry if name.startswith("Taxi-"))
-    data = collected(env_id, 3, 40)
+    data = collected(env_id, 3, 20)
     values = rollout.ValueFunction(data.observations, 0)
-    values.fit(data, 0.99)
-    assert values(data.observations).shape == (40, 3)
+    values.fit(data, 0.9)
+    assert values(data.observations).shape == (20, 3)
     assert np.isfinite(values(data.observations)).all()
     assert data.arguments(values)["rewards"].dtype == values(data.observations).dtype == np.float32
 

@@ -272,7 +272,9 @@ def forms(function, given):
             yield {**given, "terminated": given["done"] & (given["reward"] > 0)}
         moved = {name: np.moveaxis(each, -2, 0) for name, each in given.items() if np.ndim(each)}
         by_env = np.linspace(0.9, 0.6, ENVS, dtype=np.float32)[:, np.newaxis]  # it lacks the axis of time
-        yield given | moved | {name: by_env for name in ("gamma", "lmbda") if name in given} | {"time_dim": 0}
+        for coefficient in (by_env, by_env[:1]):
+            some = {name: coefficient for name in ("gamma", "lmbda") if name in given}
+            yield given | moved | some | {"time_dim": 0}
 
 
 def test_functions_of_arrays(monkeypatch):

@@ -79,7 +79,7 @@ def test_quotes_spaces_after_commas_and_nan(tmp_path, monkeypatch):
     lines = (
         'episode, rewards, values, terminated, next_values,"a;b;c;d;e"',
         '0, 1, 0.0, 0, 0.5,"x\n\ny"',
-        "0, 2, 0.5, 1, NaN,z",
+        "0, 2, 0.5, 1,NaN,z",
     )
     assert advantages(written(tmp_path / "a.csv", "\n".join(lines))) == [3, 1.5]
 

@@ -150,15 +150,23 @@ void write_decays(const CanonicalRollout<Real>& rollout, Index t, Index first, I
                   Real* decays) {
     // Locals, because the stores could change what the rollout holds, as far as a compiler knows.
     const double *const gammas = rollout.wide_gammas.at(t, first), *const lambdas = rollout.wide_lambdas.at(t, first);
+    const double gamma = *gammas, lambda = *lambdas;
     const bool gammas_vary = rollout.wide_gammas.env, lambdas_vary = rollout.wide_lambdas.env;
     const Real* const ratios = rollout.ratios.at(t, first);
     const std::uint8_t* const mask = rollout.mask ? rollout.mask.at(t, first) : nullptr;
+    if (rollout.has_numbers() && !mask && t + 1 < rollout.steps) {  // c_next is that of the row after
+        const Real* const following = ratios + rollout.ratios.step;
+        return for_each_vector<double>(0, last - first, [=](auto v, Index n) FASTGAE_INLINE_LAMBDA {
+            using V = decltype(v);
+            V::store(decays + n, V::all(gamma) * trace_of<V>(V::all(lambda), following + n));
+        });
+    }
     for_each_vector<double>(0, last - first, [=](auto v, Index n) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
         const auto following = V::load(traces + n);
-        auto trace = trace_of<V>(lambdas_vary ? V::load(lambdas + n) : V::all(*lambdas), ratios + n);
+        auto trace = trace_of<V>(lambdas_vary ? V::load(lambdas + n) : V::all(lambda), ratios + n);
         if (mask) trace = V::select(V::zero_flags(mask + n), following, trace);
-        V::store(decays + n, (gammas_vary ? V::load(gammas + n) : V::all(*gammas)) * following);
+        V::store(decays + n, (gammas_vary ? V::load(gammas + n) : V::all(gamma)) * following);
         V::store(traces + n, trace);
     });
 }

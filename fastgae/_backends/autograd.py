@@ -120,7 +120,8 @@ class Tensors(equation.Library):
 
     def clipped(self, ratios: Tensor, clip: float) -> Tensor:
         """Return min(ratio, clip), whose gradient at the clip is that of the ratio."""
-        return torch.where(ratios > clip, clip, ratios)
+        limit = self.rounded(clip)
+        return torch.where(ratios > limit, limit, ratios)
 
     def scan(self, terms: Tensor, decay: Any, gate: Any, exists: Any, last: Tensor) -> Tensor:
         decay = _gated(gate, decay)

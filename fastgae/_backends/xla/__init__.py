@@ -41,7 +41,8 @@ def takes(array: OnDevice) -> bool:
 
 def gae(call: Call) -> GAEResult[Any]:
     """Compute a checked call. ``out`` is never given, because JAX arrays never change."""
-    return equation.gae(Nodes(call) if call.recursion == "tree" else Arrays(call.rewards, call.time_axis), call)
+    with np.errstate(over="ignore"):  # a number beyond the working dtype becomes infinity
+        return equation.gae(Nodes(call) if call.recursion == "tree" else Arrays(call.rewards, call.time_axis), call)
 
 
 class Arrays(equation.Library):

@@ -329,7 +329,7 @@ private:
     }
 
     bool read_given_mask(const Operand& mask) {
-        rollout_.mask_passes_values = !call_[kNextValues].given;
+        rollout_.mask_passes_values = !call_[kNextValues].given && !call_[kValues].absent;
         return read_like_rewards(mask, rollout_.mask);
     }
 

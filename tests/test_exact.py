@@ -167,6 +167,14 @@ def test_the_last_step_is_the_last_that_exists(backend):
             fastgae.discounted_returns(rewards, without_end, mask=mask, backend=backend)
 
 
+def test_rewards_alone_keep_minus_zero_before_a_masked_step(backend):
+    """The product with a gamma of -0.0 is -0.0, whatever the gamma of the next step that exists."""
+    zeros, no, exists = np.full((3, 1), np.float32(-0.0)), np.zeros((3, 1), bool), np.array([[1], [0], [1]])
+    given = {"final_values": zeros, "mask": exists, "gamma": np.array([[-0.0], [1.0], [1.0]]), "last_values": 0.0}
+    got = fastgae.discounted_returns(zeros, no, no, **given, backend=backend)
+    assert_same_bits(got, np.float32([[-0.0], [0.0], [0.0]]))
+
+
 def test_packed_coefficients_say_by_their_axes_what_they_are_of(backend):
     """There are as many sequences as steps here, because one of the sequences is empty."""
     rewards, values, starts = np.float32([1.0, 2.0]), np.ones(2, np.float32), np.array([0, 0, 2])

@@ -65,7 +65,7 @@ def arguments_of(call: Call, env_major: bool) -> Any:
     advantages, returns = [np.empty(2 * ENVS, dtype) if array is None else flat(array, env_major) for array in call.out]
     return Arguments(  # type: ignore[call-arg]
         steps, apart, values_apart, following_apart, 0, steps if last is None else steps - 1, shift,
-        mask is not None and call.next_values is None, final is not None, call.out[0] is not None,
+        mask is not None and shift > 0, final is not None, call.out[0] is not None,
         call.out[1] is not None, following, rewards if last is None else last,
         np.zeros(envs, dtype) if call.last_advantages is None else call.last_advantages,
         rewards if final is None else flat(final, env_major), is_plain or None, rewards, values, terminated,

@@ -124,11 +124,11 @@ class Tensors(equation.Library):
         return torch.where(ratios > limit, limit, ratios)
 
     def scan(self, terms: Tensor, decay: Any, gate: Any, exists: Any, last: Tensor) -> Tensor:
+        gate = torch.as_tensor(gate, device=self.device).expand(terms.shape)
+        if exists is not None:  # a step that does not exist passes on what follows it
+            terms, decay, gate = torch.where(exists, terms, 0.0), torch.where(exists, decay, 1.0), gate | ~exists
         decay = _gated(gate, decay)
-        if exists is not None:
-            terms, decay = torch.where(exists, terms, 0.0), torch.where(exists, decay, 1.0)
-        decay = decay.expand(terms.shape)
-        return scan(torch.cat([terms[:-1], self.plus(decay[-1:] != 0, terms[-1:], decay[-1:], last)]), decay)
+        return scan(torch.cat([terms[:-1], self.plus(gate[-1:], terms[-1:], decay[-1:], last)]), decay)
 
     def next_existing(self, rows: Tensor, last: Tensor, exists: Any) -> Tensor:
         rows = torch.cat([rows, last.expand(rows.shape[1:]).unsqueeze(0)])

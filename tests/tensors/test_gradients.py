@@ -63,6 +63,14 @@ def test_numbers_that_are_never_used_have_no_gradient(gradients_of, name):
         assert each != "ratios" or gradient[2].all()
 
 
+@pytest.mark.parametrize("gradients_of", [of_torch, of_jax])
+def test_a_decay_of_0_has_a_gradient(gradients_of):
+    def total(numbers, xp):
+        return fastgae.reverse_scan(xp.ones(2), numbers["decay"], initial=3.0, stop_gradients=False).sum()
+
+    assert gradients_of(total, {"decay": np.zeros(2, np.float32)})["decay"].tolist() == [1.0, 3.0]
+
+
 @pytest.mark.parametrize("by", ["global", "per_env"])
 def test_equal_advantages_have_normalized_gradients(by):
     """The same of both libraries: the standard deviation is 0, where its root has no derivative."""

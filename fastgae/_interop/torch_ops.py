@@ -59,7 +59,7 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
         elif value is None or name in NO_TENSORS:
             given[name] = value.name if isinstance(value, Enum) else value
         elif isinstance(value, NUMPYS) and value.ndim == 0:
-            given[name] = torch.as_tensor(value[()])  # because a number of NumPy promotes dtypes
+            given[name] = torch.as_tensor(value[()], device="cpu")  # because a number of NumPy promotes dtypes
         elif isinstance(value, int | float) or getattr(value, "ndim", None) == 0:
             given[name] = None
             numbers[name] = float(value)

@@ -168,7 +168,6 @@ def test_the_last_step_is_the_last_that_exists(backend):
 
 
 def test_rewards_alone_keep_minus_zero_before_a_masked_step(backend):
-    """The product with a gamma of -0.0 is -0.0, whatever the gamma of the next step that exists."""
     zeros, no, exists = np.full((3, 1), np.float32(-0.0)), np.zeros((3, 1), bool), np.array([[1], [0], [1]])
     given = {"final_values": zeros, "mask": exists, "gamma": np.array([[-0.0], [1.0], [1.0]]), "last_values": 0.0}
     got = fastgae.discounted_returns(zeros, no, no, **given, backend=backend)

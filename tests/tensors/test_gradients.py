@@ -50,7 +50,6 @@ def test_numbers_that_are_never_used_have_no_gradient(gradients_of, name):
     given |= dict.fromkeys(("gamma", "gae_lambda", "lambda_"), np.float32(0.9))
     flags = {each: np.zeros((9, 4), bool) for each in ("terminated", "truncated")} | {"mask": np.ones((9, 4), bool)}
     flags["terminated"][3], flags["truncated"][5], flags["mask"][7], flags["terminated"][8, 0] = True, True, False, True
-
     clips = {"c_clip": 1e39} if name == "vtrace" else {}  # infinite in float32
 
     def live(numbers, xp):
@@ -61,14 +60,6 @@ def test_numbers_that_are_never_used_have_no_gradient(gradients_of, name):
         assert np.isfinite(gradient).all(), each
         assert each not in UNREAD or not gradient[UNREAD[each]].any(), each
         assert each != "ratios" or gradient[2].all()
-
-
-@pytest.mark.parametrize("gradients_of", [of_torch, of_jax])
-def test_a_decay_of_0_has_a_gradient(gradients_of):
-    def total(numbers, xp):
-        return fastgae.reverse_scan(xp.ones(2), numbers["decay"], initial=3.0, stop_gradients=False).sum()
-
-    assert gradients_of(total, {"decay": np.zeros(2, np.float32)})["decay"].tolist() == [1.0, 3.0]
 
 
 @pytest.mark.parametrize("by", ["global", "per_env"])

@@ -96,14 +96,6 @@ def test_memory_is_shared():
     assert memory[1] == 5
 
 
-def test_gradients_end():
-    given = tensors(ROLLOUT)
-    for name in ("rewards", "values", "last_values"):
-        given[name] = torch.nn.Parameter(given[name])
-    given["gamma"] = torch.tensor(0.99, dtype=torch.float64, requires_grad=True)
-    assert_answers(fastgae.gae(**given), fastgae.gae(**ROLLOUT))
-
-
 def test_the_first_argument_decides():
     rewards, others = ROLLOUT["rewards"], {name: given for name, given in ROLLOUT.items() if name != "rewards"}
     others["values"] = tensor(others["values"]).requires_grad_()
@@ -271,7 +263,7 @@ def test_compiled_in_a_loss(compiled):
 def test_compiled_for_any_size_and_gamma(compiled):
     function = compiled(lambda gamma, **arrays: fastgae.gae(**arrays, gamma=gamma), dynamic=True)
     for size in ((17, 6), (18, 6), (9, 4)):
-        for gamma in (0.99, 0.9, 0.8):
+        for gamma in (0.99, 0.9, 1, 0):  # torch.compile takes the last one for any integer
             arguments = {**make_case(size, np.float32, bootstrap="last_values").arguments(), "gamma": gamma}
             del arguments["gae_lambda"]
             assert_answers(function(**tensors(arguments)), fastgae.gae(**arguments))
@@ -285,13 +277,6 @@ def test_coefficients_as_tensors_are_compiled_once(compiled):
         of_number = fastgae.gae(**{**ROLLOUT, "gamma": gamma})
         assert_answers(function(torch.tensor(gamma, dtype=torch.float64), tensors(ROLLOUT)), of_number)
     assert counter.frame_count == 1
-
-
-def test_compiled_for_whole_numbers(compiled):
-    function = compiled(lambda arguments: fastgae.gae(**arguments))
-    for gamma in (1, 0):  # torch.compile takes the second one for any integer
-        arguments = {**ROLLOUT, "gamma": gamma}
-        assert_answers(function(tensors(arguments)), fastgae.gae(**arguments))
 
 
 def test_numbers_of_numpy_promote_in_programs_too(compiled):

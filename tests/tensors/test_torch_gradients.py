@@ -102,6 +102,12 @@ def test_torch_has_no_forward_derivative_of_a_forward_derivative():
         torch.func.jacfwd(torch.func.jacfwd(total))(decay)
 
 
+def test_a_decay_of_0_has_a_derivative():
+    decay = torch.zeros(2, requires_grad=True)
+    fastgae.reverse_scan(torch.ones(2), decay, initial=3.0, stop_gradients=False).sum().backward()
+    assert decay.grad.tolist() == [1.0, 3.0]
+
+
 def test_other_kinds_of_arrays():
     values = torch.randn(4, 3, dtype=torch.bfloat16, requires_grad=True)
     ended = np.broadcast_to(False, (4, 3))  # which is read-only

@@ -88,7 +88,8 @@ def report(architecture, every):
     """
     started, findings, seen = compile_for(architecture), {}, set()
     mistakes = found_in_mistakes(architecture)
-    from fastgae._backends.triton import recursion
+    from fastgae._backends import triton as backend
+    from fastgae._backends.triton import moments, recursion
     from fastgae._interop import torch_devices
 
     def look(name, function, arguments, machine_code=True):
@@ -108,7 +109,7 @@ def report(architecture, every):
     for each in calls if every else calls[::3]:
         look(*each)
     recursion.SHORTEST_PIECE, recursion.WARM_UP, recursion.WORTHWHILE = 1, 0.01, 1.0  # so that envs are cut
-    for name, *call_in_pieces in calls[: 2 if every else 1]:
+    for name, *call_in_pieces in calls[:2] if every else ():
         look(f"{name} in pieces", *call_in_pieces)
     recursion.STAGED_STEPS = 1
     for name, function, arguments in calls[:2] if every else ():
@@ -117,7 +118,7 @@ def report(architecture, every):
     # The PTX says how each operation is rounded, and ptxas keeps to that. A dtype changes the same in every variant,
     # and all steps are alike.
     CUDABackend.make_cubin = lambda *given: b""
-    recursion.STEPS = recursion.FEWER_STEPS = recursion.FEWEST_STEPS = 1
+    recursion.STEPS = recursion.FEWER_STEPS = recursion.FEWEST_STEPS = backend.STEPS = moments.STEPS = 1
     both = zip(variants(np.dtype(np.float32)), variants(np.dtype(np.float64)), strict=True)
     for number, of_each_dtype in enumerate(islice(both, 0, None, every) if every else ()):
         look(*of_each_dtype[number % 2], machine_code=False)

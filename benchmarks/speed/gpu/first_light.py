@@ -88,7 +88,7 @@ def tests(commands: Commands, args: argparse.Namespace) -> Iterator[Found]:
 def times(commands: Commands, args: argparse.Namespace) -> Iterator[Found]:
     """Measure every contender; they write their rows themselves."""
     how = ["--rows", args.file.resolve(), "--seconds", commands.end - time.monotonic() - 10.0]
-    some = ["--dry", "fastgae", "pufferlib"] if args.dry else []
+    some = ["--dry", "add", "pufferlib"] if args.dry else []
     status, printed = commands.run(sys.executable, "benchmarks", "gpu", "--untested", *how, *some)
     print(printed)
     yield told("times", status, printed)

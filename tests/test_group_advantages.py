@@ -250,16 +250,14 @@ def test_jax(compiled, monkeypatch, dtype):
     if not compiled:
         monkeypatch.setattr("fastgae._interop.jax_xla.is_ready", lambda: False)
     with jax.enable_x64(dtype == np.float64):
-        every = 9 if compiled else 23  # XLA takes long to compile each; of each kind of rewards in each dtype
+        every = 9 if compiled else 23  # XLA compiles each for a second; of each kind of rewards in each dtype
         calls = [*calls_with_labels(dtype)][every * (dtype == np.float64) :: 2 * every]
         arrays = [{name: each for name, each in call.items() if isinstance(each, np.ndarray)} for call in calls]
 
         def program(arrays):
             return [group_advantages(**call | given) for call, given in zip(calls, arrays, strict=True)]
 
-        quickly = {"xla_backend_optimization_level": 0}  # without what takes most of XLA's time
-        results = jax.jit(program, compiler_options=quickly)(jax.device_put(arrays))
-        for call, got in zip(calls, results, strict=True):
+        for call, got in zip(calls, jax.jit(program)(jax.tree.map(jax.numpy.asarray, arrays)), strict=True):
             assert isinstance(got, jax.Array)
             assert_same_bits(np.asarray(got), group_advantages(**call))
 

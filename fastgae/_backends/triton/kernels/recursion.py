@@ -154,8 +154,10 @@ def _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how: tl.c
             state = chosen(alive, state, before)
     if len(begun) > 0:
         keep(begun, lane, whole == warm, state, how)
-    # Nothing is left of pieces: where one begins and ends is a multiple of ``head``, and so of a turn.
-    return _masked(inputs, outputs, lanes, end - whole, none, length - whole, state, numbers, how)
+    left = length - whole
+    if how.lane == "piece":
+        left = tl.where(lanes.stored == NEVER, 0, left)
+    return _masked(inputs, outputs, lanes, end - whole, none, left, state, numbers, how)
 
 
 @jit

@@ -154,11 +154,12 @@ void write_decays(const CanonicalRollout<Real>& rollout, Index t, Index first, I
     const bool gammas_vary = rollout.wide_gammas.env, lambdas_vary = rollout.wide_lambdas.env;
     const Real* const ratios = rollout.ratios.at(t, first);
     const std::uint8_t* const mask = rollout.mask ? rollout.mask.at(t, first) : nullptr;
-    if (rollout.has_numbers() && !mask && t + 1 < rollout.steps) {  // c_next is that of the row after
+    if (!mask && !gammas_vary && !lambdas_vary && t + 1 < rollout.steps) {  // c_next is that of the row after
+        const double after = *rollout.wide_lambdas.at(t + 1, first);
         const Real* const following = ratios + rollout.ratios.step;
         return for_each_vector<double>(0, last - first, [=](auto v, Index n) FASTGAE_INLINE_LAMBDA {
             using V = decltype(v);
-            V::store(decays + n, V::all(gamma) * trace_of<V>(V::all(lambda), following + n));
+            V::store(decays + n, V::all(gamma) * trace_of<V>(V::all(after), following + n));
         });
     }
     for_each_vector<double>(0, last - first, [=](auto v, Index n) FASTGAE_INLINE_LAMBDA {

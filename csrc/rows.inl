@@ -144,7 +144,7 @@ struct RowScratch {
 };
 
 // Write the decays gamma c_next of Retrace for row t of the envs [first, last). `traces` holds c of the next step that
-// exists, and then of this one.
+// exists, and then of this one; it is not needed where one number of each row and the ratios of the next row give c.
 template <class Real>
 void write_decays(const CanonicalRollout<Real>& rollout, Index t, Index first, Index last, double* traces,
                   Real* decays) {

@@ -42,10 +42,6 @@ def by_scan(r: Rollout) -> tuple[Array, Array]:
     return advantages, advantages + r.values
 
 
-def by_done(r: Rollout) -> tuple[Array, Array]:
-    return by_scan(r._replace(terminated=r.terminated | r.truncated))
-
-
 def step_envs(envs: Envs, actions: Array, key: Array) -> tuple[Envs, Array, Array, Array]:
     """Return CartPole's environments, reset where an episode ended; the observations before that; and the flags."""
     _, speed, angle, spin = envs.observations.T
@@ -77,10 +73,9 @@ def collected(agent: Any, envs: Envs, key: Array) -> tuple[Envs, Rollout]:
         of_action, of_reset = jax.random.split(key)
         logits = jax.nn.log_softmax(applied(agent["actor"], envs.observations))
         actions = jax.random.categorical(of_action, logits)
-        log_probs = logits[jnp.arange(ENVS), actions]
-        following, observations, terminated, truncated = step_envs(envs, actions, of_reset)
-        values, next_values = (applied(agent["critic"], each)[:, 0] for each in (envs.observations, observations))
-        seen = envs.observations, actions, log_probs, jnp.ones(ENVS), terminated, truncated, values, next_values
+        following, observations, *flags = step_envs(envs, actions, of_reset)
+        values = (applied(agent["critic"], each)[:, 0] for each in (envs.observations, observations))
+        seen = envs.observations, actions, logits[jnp.arange(ENVS), actions], jnp.ones(ENVS), *flags, *values
         return following, Rollout(*seen)
 
     return lax.scan(step, envs, jax.random.split(key, STEPS))
@@ -111,8 +106,7 @@ def train(key: Array, advantages_of: Any, updates: int) -> tuple[Array, Any]:
         of_rollout, *of_epochs = jax.random.split(key, 1 + EPOCHS)
         envs, rollout = collected(agent_of(learner), envs, of_rollout)
         order = jnp.stack([jax.random.permutation(each, ENVS * STEPS) for each in of_epochs]).reshape(BATCHES, -1)
-        whole = rollout, *advantages_of(rollout)
-        chosen = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[order], whole)
+        chosen = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[order], (rollout, *advantages_of(rollout)))
         learner, _ = lax.scan(improve, learner, (number * BATCHES + jnp.arange(BATCHES), *chosen))
         return (learner, envs), envs.last_returns.mean()
 
@@ -127,8 +121,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=8, help="agents that are trained under vmap (default: 8)")
     parser.add_argument("--plot", type=Path, help="draw the learning curves to this file")
     given = parser.parse_args(arguments)
+    if min(given.updates, given.seeds) < 1:
+        parser.error("--updates and --seeds must be at least 1")
+    if given.plot and not given.plot.parent.is_dir():
+        parser.error(f"--plot: there is no folder {given.plot.parent}")
+    ways = {"fastgae": by_fastgae, "lax.scan": by_scan}
+    ways["PureJaxRL's loop"] = lambda r: by_scan(r._replace(terminated=r.terminated | r.truncated))
     keys, curves, agents = jax.random.split(jax.random.key(0), given.seeds), {}, {}
-    for name, advantages_of in {"fastgae": by_fastgae, "lax.scan": by_scan, "PureJaxRL's loop": by_done}.items():
+    for name, advantages_of in ways.items():
         program = jax.jit(jax.vmap(partial(train, advantages_of=advantages_of, updates=given.updates)))
         curves[name], agents[name] = jax.tree.map(np.asarray, program(keys))
         print(f"{name}: mean return {curves[name][:, -1].mean():.1f} after {given.updates * STEPS * ENVS:,} steps")

@@ -158,6 +158,8 @@ def test_ppo_jax_trains_the_same_both_ways(python, tmp_path):
     assert shown.count("mean return 9.0 after 384 steps") == 3  # no pole falls so early
     assert "weights of fastgae and lax.scan: the same bits" in shown
     assert "<svg" in plot.read_text()
+    for wrong, error in (("--updates 0", "must be at least 1"), ("--plot none/plot.svg", "there is no folder none")):
+        assert error in python(code, str(EXAMPLES), *wrong.split(), check=False).stderr
 
 
 def test_the_drop_in_changes_nothing(example, capsys):

@@ -90,9 +90,9 @@ def _is_trajectory(settings: dict[str, Any], like: Any, arrays: dict[str, Any], 
 
 def _of_envs(name: str, array: Any, size: int, moved: bool) -> Any:
     """Return an argument of a trajectory as one of many: time is the first axis, and the batch the second."""
-    in_one_call = array.ndim - moved
     if name in BROADCAST:
-        return array.reshape(-1, array.shape[-1] if in_one_call else 1).T if moved or in_one_call else array
+        front, own = array.shape[:moved] or (1,), array.shape[moved:] or (1,)
+        return array.reshape(front + own).T if array.ndim else array
     return (array if moved else jax.numpy.broadcast_to(array, (size, *array.shape))).T
 
 
@@ -157,10 +157,8 @@ class Batch:
 
     def are_environments(self) -> bool:
         """Return whether the batch may become more environments of one call, which is much faster than many calls."""
-        return (
-            may_join(self.settings, {name: self.own(name) for name in self.arrays}, self.first_shape)
-            and all(self.ranks[name] in (0, self.rank) for name in BROADCAST if name in self.arrays)
-            and -self.rank <= self.settings["time_axis"] < self.rank
+        return may_join(self.settings, {name: self.own(name) for name in self.arrays}, self.first_shape) and all(
+            self.ranks[name] in (0, self.rank) for name in BROADCAST if name in self.arrays
         )
 
     def in_front(self, name: str) -> Array:

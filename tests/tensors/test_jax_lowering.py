@@ -52,6 +52,13 @@ def test_the_bits_of_the_compiled_module(no_module, name):
         assert_answers(compiled(arrays), function(**arguments))
 
 
+def test_a_batch_is_divided_as_numpy_divides(no_module):
+    """By the counts, of which XLA makes a constant, and not times their reciprocals."""
+    batch = np.random.default_rng(0).normal(size=(20, 41))
+    with jax.enable_x64(True):
+        assert_same_bits(jax.vmap(fastgae.normalize)(batch), np.stack([*map(fastgae.normalize, batch)]))
+
+
 def test_numbers_that_the_program_cannot_check(no_module):
     """A flag that is not 0 counts as 1, and missing final values are NaN. Outside of JAX, both are errors."""
     rewards = jnp.ones((3, 2))

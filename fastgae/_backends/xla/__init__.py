@@ -282,5 +282,5 @@ def _mean(sums: Any, exists: Any, like: Any, by: str, ddof: int) -> Any:
     per_env = tree_sum(jnp, sums)
     if by == "global":
         per_env, counts = tree_sum(jnp, per_env.reshape(-1)), counts.sum()
-    # XLA would multiply by the reciprocal of a constant, which rounds twice.
-    return per_env / lax.optimization_barrier(jnp.where(counts > ddof, counts - ddof, np.nan))
+    # XLA would multiply by the reciprocal of a constant, which rounds twice. It cannot know that this is none.
+    return per_env / jnp.where(per_env == per_env, jnp.where(counts > ddof, counts - ddof, np.nan), per_env)

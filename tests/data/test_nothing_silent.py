@@ -47,8 +47,9 @@ def test_columns_that_look_like_names_or_flags(recorded):
     refused(episodes, recorded.table(*names, env=env, **ids), ends="terminated")
     truncated = "'truncations' looks as if it did: pass columns={'truncated': 'truncations'}"
     refused(truncated, recorded.table(*names, env=env, **limits))
-    told = recorded.table(*names, done=recorded.last, **limits)  # by done and terminated
-    assert len(compute(told, **ENDS)) == ROWS
+    limits["new_episode"] = recorded.last  # of bool, so it names none
+    told = compute(recorded.table(*names, done=recorded.last, **limits), **ENDS)  # by done and terminated
+    assert told["returns"].equals(compute(recorded.table("episode", *names), **ENDS)["returns"])
     for name, array in (("is_first", recorded.last), ("not_done", ~recorded.last), ("discount_t", ~recorded.last)):
         flags = recorded.table("episode", "rewards", "values", **{name: array})
         assert name not in str(refused("nothing says which episodes ended", flags))

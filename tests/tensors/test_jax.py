@@ -302,6 +302,11 @@ def test_vmap_with_a_flag_of_the_only_env():
     assert_answers(jax.vmap(call)(jnp.asarray(batch)), stacked([call(rewards) for rewards in batch]))
 
 
+def test_vmap_of_a_wrong_time_axis():
+    with pytest.raises(Exception, match="time_axis=-3 is out of range"):
+        jax.vmap(lambda rewards: fastgae.reverse_scan(rewards, 0.5, time_axis=-3))(jnp.ones((2, 3, 4)))
+
+
 @pytest.mark.parametrize("jit", [False, True])
 def test_gradients_end(jit):
     arrays, others = split(ROLLOUT)

@@ -178,6 +178,6 @@ def _squares_of_others(rewards: Any, centered: Any, groups: Groups, group: Any, 
     # Without an outlier little is left of the total, and its digits are lost, so it is computed anew without it.
     outlying = own > 0.75 * total
     others = counted & ~outlying
-    differences = rewards - groups.means(rewards, group, others)[0]
+    differences = _centered(rewards, groups, group, others)[0]
     means, counts = groups.means(differences**2, group, others)
     return groups.xp.where(outlying, counts * means, total - own)

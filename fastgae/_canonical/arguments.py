@@ -10,7 +10,7 @@ import numpy as np
 
 from fastgae._call import MOST_STEPS, Array, working_dtype
 from fastgae._interop.arrays import OnDevice
-from fastgae._interop.libraries import as_array, as_numbers, is_tensor, is_weak, kind_in_list
+from fastgae._interop.libraries import as_array, as_numbers, first_in_list, is_tensor, is_weak
 from fastgae._support.misnamed import AUTORESET_ELSEWHERE, choose_one
 from fastgae._typing import Autoreset
 
@@ -97,7 +97,7 @@ def as_boundaries(name: str, given: object) -> Array:
 def as_labels(name: str, given: Any, shape: tuple[int, ...]) -> Array:
     """Return labels in this shape. A list is not converted by NumPy, which would make equal text of 1 and "1"."""
     is_list = type(given) in (list, tuple)
-    if is_list and len(shape) == 1 and kind_in_list(given) is None:
+    if is_list and len(shape) == 1 and not is_tensor(first_in_list(given)):
         labels = np.fromiter(given, object, len(given))
     elif is_list and len(shape) > 1 and len(given) == shape[0] and not any(map(np.isscalar, given)):
         labels = np.empty(shape, object)

@@ -25,6 +25,7 @@ CHANGED = ("terminated", "truncated", "last_values", "final_values", "cu_seqlens
 TERMINATED, TRUNCATED, LAST_VALUES, FINAL_VALUES, CU_SEQLENS = map(Call._fields.index, CHANGED)
 COEFFICIENTS = {name: Call._fields.index(name) for name in ("gamma", "gae_lambda", "returns_lambda")}
 BOOL = np.dtype(bool)
+NUMBERS = np.typecodes["AllInteger"] + "efd"  # wider floats, and those of other packages, are refused by the checks
 NEAR = 8  # steps to look back one by one, which takes less time than to list all steps in the mask
 
 
@@ -38,8 +39,8 @@ def as_one_env(given: tuple[Any, ...]) -> tuple[Any, ...]:
     rewards, values, _, last, _, _, boundaries = _read(given)
     if (
         type(rewards) is type(values) is np.ndarray
-        and rewards.dtype.kind in "fiu"
-        and values.dtype.kind in "fiu"
+        and rewards.dtype.char in NUMBERS
+        and values.dtype.char in NUMBERS
         and rewards.ndim == 1
         and values.shape == rewards.shape
         and boundaries is not MISSING
@@ -47,7 +48,7 @@ def as_one_env(given: tuple[Any, ...]) -> tuple[Any, ...]:
         if type(last) is float and abs(last) <= LARGEST_SINGLE:
             wide = (WORKING_DTYPES[0] if is_narrow(each.dtype) else each.dtype for each in (rewards, values))
             last = np.asarray(last, working_dtype(*wide))
-        if last is None or (type(last) is np.ndarray and last.dtype.kind in "fiu"):
+        if last is None or (type(last) is np.ndarray and last.dtype.char in NUMBERS):
             return _one_env(given, last)
     return given
 

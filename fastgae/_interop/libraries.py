@@ -66,13 +66,13 @@ def type_of(library: str) -> Any:
     return getattr(sys.modules.get(library), LIBRARIES[library].type, ())
 
 
-def kind_in_list(given: object) -> str | None:
-    """Return the name of the library of the arrays in a list."""
+def first_in_list(given: object) -> object:
+    """Return the first element of a list of any depth, and anything else as it is."""
     for _ in range(MOST_AXES):  # a list may contain itself
         if not isinstance(given, list | tuple) or not given:
             break
         given = given[0]
-    return kind_of(given)
+    return given
 
 
 def is_tensor(given: object) -> bool:
@@ -98,11 +98,11 @@ def as_array(name: str, given: object) -> Array:
         return cast(Array, given)
     if isinstance(given, GAEResult):
         raise TypeError(f"{name} is a GAEResult, which holds two arrays: pass one, such as result.advantages")
-    if isinstance(given, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array, and its mask would be lost: pass a plain array")
+    if isinstance(first := first_in_list(given), np.ma.MaskedArray):
+        raise TypeError(f"{name} is masked, and its mask would be lost: pass a plain array")
     if kind := kind_of(given):
         return widened(LIBRARIES[kind].conversions().to_numpy(name, given))
-    if kind := kind_in_list(given):
+    if kind := kind_of(first):
         stacked = f"{LIBRARIES[kind].stack}({name})"
         raise TypeError(f"{name} is a {type(given).__name__} of {kind} arrays: pass one array, {stacked}")
     try:
@@ -125,8 +125,8 @@ def as_array(name: str, given: object) -> Array:
             what = ": call it, and pass what it returns" if callable(given) else what
             kind = type(given).__name__
             raise TypeError(f"{name} is of type {kind}; expected an array of NumPy, torch or JAX, or a list{what}")
-        if isinstance(first := next(array.flat, None), Mapping):
-            raise TypeError(f"{name} holds dicts: pass one array, [each[{next(iter(first), 0)!r}] for each in {name}]")
+        if isinstance(one := next(array.flat, None), Mapping):
+            raise TypeError(f"{name} holds dicts: pass one array, [each[{next(iter(one), 0)!r}] for each in {name}]")
     return array
 
 

@@ -108,6 +108,7 @@ NO_ARRAYS = {
     "a generator": (lambda good: (number for number in good), UNREADABLE),
     "of two results": (lambda good: GAEResult(good, good), UNREADABLE),
     "masked": (lambda good: np.ma.masked_array(good), UNREADABLE),
+    "masked rows": (lambda good: [np.ma.masked_array(good)] * len(good), UNREADABLE),
     "objects": (lambda good: good.astype(object), UNREADABLE),
     "complex": (lambda good: good.astype(complex), UNREADABLE),
     "texts": (lambda good: good.astype(str), UNREADABLE),
@@ -130,6 +131,7 @@ NONE = {"None": (always(None), UNREADABLE)}
 NUMBERS = {
     **NO_ARRAYS,
     "float16": (lambda good: good.astype(np.float16), None),
+    "wider floats": (lambda good: good.astype(np.longdouble), UNREADABLE if np.finfo("g").bits > 64 else None),
     "NaN": (with_one(np.nan), None),
     "infinity": (with_one(np.inf), None),
     "float32": (lambda good: good.astype(np.float32), None),

@@ -323,7 +323,7 @@ def test_gradients_end(jit):
     [
         (None, "is missing the argument .values.: pass V of the observation of every step"),
         (np.ones((17, 6), complex), "values has dtype complex128"),
-        (np.ma.ones((17, 6)), "values is a masked array"),
+        (np.ma.ones((17, 6)), "values is masked"),
         (jax.random.key(0), "values has dtype key.*, a key of jax.random"),
     ],
 )

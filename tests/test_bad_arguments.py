@@ -151,8 +151,9 @@ def test_numbers_beyond_the_working_dtype_are_infinity(backend):
         for given in (1e300, np.float64(1e300), np.array(1e300), 10**300, np.inf):
             assert_same_bits(fastgae.vtrace(**arguments, **{clip: given}, backend=backend), expected)
     one, ended = np.ones(1, np.float32), np.zeros(1, bool)
-    got = fastgae.gae(one, one, ended, last_values=1e300, backend=backend)
-    assert_same_bits(got.returns, np.full(1, np.inf, np.float32))
+    beyond = {"last_values": 1e300, "gamma": 0.99, "backend": backend}
+    for got in (fastgae.gae(one, one, ended, **beyond), fastgae.gae_packed(one, one, [0, 1], **beyond)):
+        assert_same_bits(got.returns, np.full(1, np.inf, np.float32))
 
 
 @pytest.mark.parametrize("backend", ONE_TARGET)

@@ -21,6 +21,7 @@ BATCH = [{**each, "scale": "batch"} for each in SETTINGS if each["scale"] == "st
 KINDS_OF_REWARDS = {
     "0 or 1": lambda rng, size: rng.integers(0, 2, size),
     "scores": lambda rng, size: rng.normal(size=size),
+    "one value": lambda rng, size: np.full(size, 0.1),
     "one value, mostly": lambda rng, size: np.where(rng.random(size) < 0.35, 1.0, 0.1),
     "far from 0": lambda rng, size: 1e9 + rng.integers(0, 3, size) / 10,
     "all exponents": lambda rng, size: rng.normal(size=size) * 2.0 ** rng.integers(-100, 100, size),

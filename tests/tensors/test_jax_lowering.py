@@ -52,11 +52,18 @@ def test_the_bits_of_the_compiled_module(no_module, name):
         assert_answers(compiled(arrays), function(**arguments))
 
 
-def test_a_batch_is_divided_as_numpy_divides(no_module):
-    """By the counts, of which XLA makes a constant, and not times their reciprocals."""
+@pytest.mark.parametrize(
+    "call",
+    [
+        fastgae.normalize,
+        lambda rewards: fastgae.gae(rewards, rewards, None, last_values=0.0, tail_normalized=True).advantages,
+    ],
+)
+def test_a_batch_is_divided_as_numpy_divides(no_module, call):
+    """By numbers that all calls share, of which XLA makes constants, and not times their reciprocals."""
     batch = np.random.default_rng(0).normal(size=(20, 41))
     with jax.enable_x64(True):
-        assert_same_bits(jax.vmap(fastgae.normalize)(batch), np.stack([*map(fastgae.normalize, batch)]))
+        assert_same_bits(jax.jit(jax.vmap(call))(batch), np.stack([*map(call, batch)]))
 
 
 def test_numbers_that_the_program_cannot_check(no_module):

@@ -78,9 +78,7 @@ class Arrays(equation.Library):
         return one - other
 
     def quotient(self, one: Any, other: Any) -> Any:
-        # A GPU approximates quotients of float32. The select keeps XLA from making one of these two of float64.
-        wide, by = self.wide(one), self.wide(other)
-        return (jnp.where(one == one, wide, wide + by) / by).astype(self.dtype)
+        return _quotient(self.wide(one), self.wide(other)).astype(self.dtype)
 
     def overwritten(self, array: Any, gate: Any, numbers: Any) -> Any:
         return jnp.where(gate, numbers, array)
@@ -245,6 +243,15 @@ def _plus(gate: Any, one: Any, other: Any, terms: Any) -> Any:
     return jnp.where(gate, terms + jnp.where(numbers, one * other, terms + other), terms)
 
 
+def _quotient(one: Any, other: Any) -> Any:
+    """Compute one / other in float64.
+
+    XLA does not know what the select gives. Else it would multiply by the reciprocal of a constant, which rounds twice,
+    and divide numbers that were float32 as float32, which a GPU only approximates.
+    """
+    return one / jnp.where(one == one, other, one + other)
+
+
 # Moments, in the order of additions that fastgae/_engine/moments.py has
 
 
@@ -282,5 +289,4 @@ def _mean(sums: Any, exists: Any, like: Any, by: str, ddof: int) -> Any:
     per_env = tree_sum(jnp, sums)
     if by == "global":
         per_env, counts = tree_sum(jnp, per_env.reshape(-1)), counts.sum()
-    # XLA would multiply by the reciprocal of a constant, which rounds twice. It cannot know that this is none.
-    return per_env / jnp.where(per_env == per_env, jnp.where(counts > ddof, counts - ddof, np.nan), per_env)
+    return _quotient(per_env, jnp.where(counts > ddof, counts - ddof, np.nan))

@@ -141,19 +141,20 @@ def test_every_argument_of_every_function_is_attacked(function):
 
 @pytest.mark.parametrize("backend", ONE_TARGET)
 def test_numbers_beyond_the_working_dtype_are_infinity(backend):
-    """A clip of infinity clips nothing."""
+    """A clip of infinity clips nothing, and a share that is 0 in the working dtype leaks nothing, also of infinity."""
     case = make_case((9, 5), np.float32, bootstrap="last_values")
     arguments = {name: value for name, value in case.arguments().items() if name != "gae_lambda"}
-    arguments["ratios"] = np.exp(case.values)
+    arguments["ratios"] = np.where(case.values > 1, np.inf, np.exp(case.values)).astype(np.float32)
     arguments["gamma"] = np.full((9, 1), 0.99)  # for which another test compiles Numba's kernel
-    for clip in ("rho_clip", "c_clip", "advantage_clip"):
-        expected = fastgae.vtrace(**arguments, **{clip: None}, backend="numpy")
-        for given in (1e300, np.float64(1e300), np.array(1e300), 10**300, np.inf):
-            assert_same_bits(fastgae.vtrace(**arguments, **{clip: given}, backend=backend), expected)
-    one, ended = np.ones(1, np.float32), np.zeros(1, bool)
-    beyond = {"last_values": 1e300, "gamma": 0.99, "backend": backend}
-    for got in (fastgae.gae(one, one, ended, **beyond), fastgae.gae_packed(one, one, [0, 1], **beyond)):
-        assert_same_bits(got.returns, np.full(1, np.inf, np.float32))
+    for name, plain in {**dict.fromkeys(("rho_clip", "c_clip", "advantage_clip")), "leaky": 0.0}.items():
+        expected = fastgae.vtrace(**arguments, **{name: plain}, backend="numpy")
+        for given in [1e-50] if name == "leaky" else [1e300, np.float64(1e300), np.array(1e300), 10**300, np.inf]:
+            assert_same_bits(fastgae.vtrace(**arguments, **{name: given}, backend=backend), expected)
+    one = np.ones((1, 1), np.float32)
+    for sign in (1, -1):
+        beyond = {"last_values": sign * 1e300, "gamma": 0.99, "backend": backend}
+        for got in (fastgae.gae(one, one, one == 0, **beyond), fastgae.gae_packed(one[0], one[0], [0, 1], **beyond)):
+            assert_same_bits(got.returns.reshape(1), np.full(1, sign * np.inf, np.float32))
 
 
 @pytest.mark.parametrize("backend", ONE_TARGET)

@@ -107,6 +107,7 @@ def test_the_table_of_names():
 
 
 def test_no_error_advises_what_the_function_does_not_have():
-    flags = np.zeros((4, 3), bool)
     with pytest.raises(ValueError, match=r"or next_values \(V of every next observation before any reset\)$"):
-        fastgae.discounted_returns(np.ones((4, 3)), flags, flags, last_values=np.ones(3))
+        fastgae.discounted_returns(natural.ONES, natural.FLAGS, natural.FLAGS, last_values=natural.ROW)
+    with pytest.raises(ValueError, match=r"and their gamma$"):  # values of 0 alone are no flags
+        fastgae.gae(natural.ONES, 0 * natural.ONES, natural.ONES / 2, last_values=0.0)

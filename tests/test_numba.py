@@ -195,8 +195,11 @@ def test_a_long_trajectory_is_computed_in_pieces(monkeypatch, dtype, bootstrap):
                 if array is not None:
                     assert_same_bits(array, right)
     assert told == [False] * 3 + [True] * 9
-    fastgae.gae(**case | {"gamma": 1.0, "gae_lambda": 1.0}, backend="numba")  # nothing decays
-    assert not told[-1]
+    rewards = {"rewards": case["rewards"], "terminated": None, "last_values": 0.5, "gamma": 0.9}
+    assert_same_bits(*(fastgae.discounted_returns(**rewards, backend=name) for name in ("numba", "numpy")))
+    for decay in (1.0, 0.993):  # nothing decays, or so slowly that most of the steps would be computed twice
+        fastgae.gae(**case | {"gamma": 1.0, "gae_lambda": decay}, backend="numba")
+        assert not told[-1]
 
 
 @pytest.mark.parametrize("make", HOSTILE, ids=lambda make: make.__name__)

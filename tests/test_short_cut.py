@@ -240,14 +240,14 @@ def test_numba_takes_common_calls():
         case = make_case(size, np.float32, bootstrap="last_values" if bootstrap == "sequences" else bootstrap)
         if axis:
             case = case.mapped(lambda _, array: array.T.copy() if array.ndim == 2 else array)
-        call = Call(**case.arguments(), time_axis=axis)
-        if bootstrap == "sequences":
-            call = call._replace(terminated=None, last_values=0.37)
+        changed = {"terminated": None, "last_values": 0.37} if bootstrap == "sequences" else {}
+        call = Call(**case.arguments() | changed, time_axis=axis)
         if axis and size[0] == 1:  # one step and one value more have gaps
             assert short_cut(call, 1, None) is None
             continue
         given = {name: each for name, each in call._asdict().items() if name in PLAIN}
         right = fastgae.gae(**given, backend="numpy")
+        assert 1 in size or not any(short_cut(call._replace(values=to(call.values)), 1, None) for to in MEMORY.values())
         call.rewards.flags.writeable = False
         for out in (None, (NEW, None), (None, NEW), (np.empty_like(call.rewards), NEW)):
             result = short_cut(call._replace(out=out), 1, None)

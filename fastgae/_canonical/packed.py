@@ -106,7 +106,7 @@ def _look_back(exists: Array, firsts: Array, steps: Array, left: Array) -> None:
         if not len(left):
             return
     before = np.concatenate([[-1], np.flatnonzero(exists)])
-    steps[left] = before[np.searchsorted(before, steps[left], "right") - 1]
+    steps[left] = before[np.searchsorted(before, steps[left]) - 1]
 
 
 def _those(which: Array, *of: Array | None) -> tuple[Any, ...]:

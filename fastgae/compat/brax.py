@@ -50,6 +50,6 @@ def compute_gae(
     # A dropped step becomes a termination with reward V, so that delta and A are 0 there.
     reward = xp.where(dropped, values, rewards)
     targets = gae(reward, values, ended, last_values=bootstrap_value, gamma=discount, gae_lambda=lambda_).returns
-    following = xp.concatenate([targets[1:], bootstrap_value[None]])
+    following = xp.concatenate([targets, bootstrap_value[None]])[1:]
     one_step = gae(reward, values, ended, xp.ones_like(ended), next_values=following, gamma=discount)
     return targets, one_step.advantages

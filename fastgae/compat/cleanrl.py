@@ -42,7 +42,7 @@ def compute_gae(
     ValueError, TypeError
         As in ``fastgae.gae``.
     """
-    ends = namespace_of(rewards).concatenate([dones[1:], next_done.reshape(1, *dones.shape[1:])])
+    ends = namespace_of(rewards).concatenate([dones, next_done.reshape(1, *dones.shape[1:])])[1:]
     last = next_value.reshape(rewards.shape[1:])
     advantages, returns = gae(rewards, values, ends, last_values=last, gamma=gamma, gae_lambda=gae_lambda)
     return advantages, returns

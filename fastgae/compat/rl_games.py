@@ -123,8 +123,8 @@ def discount_values_masks(
         mb_rewards,
         mb_extrinsic_values,
         _ends(fdones, mb_fdones, mb_rewards),
-        xp.concatenate([~mask[1:], xp.zeros_like(mask[:1])]),
-        next_values=xp.concatenate([mb_extrinsic_values[1:], last_extrinsic_values[None]]),
+        xp.concatenate([~mask, xp.zeros_like(mask[:1])])[1:],
+        next_values=xp.concatenate([mb_extrinsic_values, last_extrinsic_values[None]])[1:],
         gamma=gamma,
         gae_lambda=tau,
     ).advantages
@@ -159,4 +159,4 @@ METHODS = {function.__name__: _method(function) for function in (discount_values
 def _ends(fdones: Any, mb_fdones: Any, rewards: Any) -> Any:
     """Return the flags of the steps, in the shape of rewards: the flags of the observations that follow them."""
     xp = namespace_of(rewards)
-    return xp.broadcast_to(xp.concatenate([mb_fdones[1:], fdones[None]])[..., None], rewards.shape)
+    return xp.broadcast_to(xp.concatenate([mb_fdones, fdones[None]])[1:, :, None], rewards.shape)

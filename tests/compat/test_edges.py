@@ -3,21 +3,26 @@
 import numpy as np
 import pytest
 
-from fastgae.compat import rlax, rllib, rsl_rl, tianshou, trl, verl
+from fastgae.compat import rlax, rsl_rl, tianshou, trl, verl
 from support.cases import assert_same_bits, make_case
 from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, arrays_of, prepared
 
 from .test_arguments import TABLE
 
 
-def test_rllib_takes_flags_that_are_numbers_and_no_steps():
+def test_rllib_takes_flags_that_are_numbers():
     function, given = prepared(NUMPY_CALLS["rllib"])
     expected = function(**given)
     for dtype in (np.int8, np.float64):
         flags = {name: given[name].astype(dtype) for name in ("terminateds", "truncateds")}
         assert_same_bits(function(**{**given, **flags}), expected)
-    nothing = np.zeros(0, np.float32)
-    assert rllib.compute_value_targets(nothing, nothing, nothing, nothing, 0.9, 0.8).shape == (0,)
+
+
+def test_no_steps():
+    for name in ("brax", "cleanrl", "paper2code", "rl_games", "rl_games masks", "rllib", "rsl_rl", "skrl"):
+        function, given = prepared({**CALLS, **NUMPY_CALLS}[name])
+        none = {key: each[STEPS:] if len(np.atleast_1d(each)) >= STEPS else each for key, each in given.items()}
+        assert {len(result) for result in arrays_of(function(**none))} == {0}, name
 
 
 def test_one_step_of_rsl_rl_has_no_std():

@@ -68,13 +68,14 @@ class ValueFunction:
         self._frequencies = self._generator.standard_normal((dimensions, self.num_features))
         self._phases = self._generator.uniform(0.0, 2.0 * np.pi, self.num_features)
         self._weights = np.zeros(1 + self.num_features)
+        self._possible = -np.inf, np.inf
 
     def __call__(self, observations: Floats) -> Floats:
         flat = observations.reshape(-1, observations.shape[-1])
         # In blocks, because the features take far more memory than the observations.
         blocks = np.array_split(flat, 1 + len(flat) // 4096)
         values = np.concatenate([self._features(block) @ self._weights for block in blocks])
-        return values.astype(np.float32).reshape(observations.shape[:-1])
+        return values.clip(*self._possible).astype(np.float32).reshape(observations.shape[:-1])
 
     def _features(self, observations: Floats) -> NDArray[np.float64]:
         waves = np.cos((observations - self._mean) / self._scale @ self._frequencies + self._phases)
@@ -86,8 +87,11 @@ class ValueFunction:
         Return the explained variance, 1 - Var(returns - V) / Var(returns), or None if the returns do not vary.
 
         Where the rollout cuts a return off, at a truncation or at the last row, V itself replaces the rest. So the fit
-        is repeated until V and its targets agree.
+        is repeated until V and its targets agree. V stays within what the rewards can add up to, because it would grow
+        without end where few steps are fitted.
         """
+        steps = min(most_iterations * len(rollout.rewards), 1 / max(1 - gamma, 1e-9))
+        self._possible = steps * rollout.rewards.min(initial=0.0), steps * rollout.rewards.max(initial=0.0)
         flat = rollout.observations.reshape(-1, rollout.observations.shape[-1])
         chosen = self._generator.permutation(len(flat))[: self.most_observations]
         features = self._features(flat[chosen])

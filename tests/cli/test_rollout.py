@@ -36,3 +36,11 @@ def test_value_function_finds_the_value_of_an_endless_constant_reward(collected)
     values = rollout.ValueFunction(data.observations, 0)
     assert values.fit(data, 0.9) is None
     np.testing.assert_allclose(values(data.observations), -10.0, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("gamma", "most"), [(0.99, 100), (1.0, 1000)])
+def test_values_do_not_grow_without_end_where_few_steps_are_fitted(gamma, most, collected):
+    data = collected("CartPole-v1", 8, 5)  # a reward of 1 at every step
+    values = rollout.ValueFunction(data.observations, 0)
+    assert values.fit(data, gamma) > 0
+    assert 0 <= values(data.observations).min() <= values(data.observations).max() <= most

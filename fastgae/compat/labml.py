@@ -59,12 +59,6 @@ class GAE:
         if rewards.shape != (self.n_workers, self.worker_steps):
             raise ValueError(f"rewards has shape {rewards.shape}; expected {(self.n_workers, self.worker_steps)}")
         working = np.result_type(rewards, values, np.float32 if done.dtype == np.float32 else np.float64)
-        advantages = gae(
-            rewards.astype(working, copy=False),
-            values.astype(working, copy=False),
-            as_flags("done", done),
-            gamma=self.gamma,
-            gae_lambda=self.lambda_,
-            time_axis=1,
-        ).advantages
-        return advantages.astype(np.float32, copy=False)
+        rewards, values = (each.astype(working, copy=False) for each in (rewards, values))
+        how: dict[str, Any] = {"gamma": self.gamma, "gae_lambda": self.lambda_, "time_axis": 1}
+        return gae(rewards, values, as_flags("done", done), **how).advantages.astype(np.float32, copy=False)

@@ -62,5 +62,4 @@ def compute_gae(
     advantages, returns = gae(rewards, values, ended, gamma=gamma, gae_lambda=lam)
     if advantage_norm != "none":
         advantages = normalize(advantages, by=advantage_norm, eps=eps)
-    one_env = rewards.ndim == 1
-    return (advantages[:, None], returns[:, None]) if one_env else (advantages, returns)
+    return (advantages[:, None], returns[:, None]) if rewards.ndim == 1 else (advantages, returns)

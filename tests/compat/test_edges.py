@@ -53,8 +53,8 @@ def test_tianshou_in_a_larger_buffer():
     expected = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, np.roll(following, 1))
     assert_same_bits(got[1], expected[1])
     zeros = np.zeros(40)
-    returns, advantages = tianshou.compute_episodic_return(batch, buffer, indices, gamma=0.9, gae_lambda=1.0)
-    assert_same_bits(returns, tianshou._gae(zeros, zeros, batch.rew, ends, 0.9, 1.0))
+    returns, advantages = tianshou.compute_episodic_return(batch, buffer, indices, gamma=0.9, gae_lambda=1 - 1e-9)
+    assert_same_bits(returns, tianshou._gae(zeros, zeros, batch.rew, ends, 0.9, 1 - 1e-9))
     assert_same_bits(advantages, returns)
 
 

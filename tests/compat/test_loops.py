@@ -314,10 +314,12 @@ def test_functions_of_hooks(monkeypatch):
     stable_baselines3.compute_returns_and_advantage(buffer, last, done)
     expected = cleanrl(rewards, values, starts, last, done, 0.9, 0.8)
     np.testing.assert_array_equal((buffer.advantages, buffer.returns), expected)
-    buffer.rewards, buffer.advantages = np.float64(rewards), 0 * rewards  # as a callback may leave them
-    stable_baselines3.compute_returns_and_advantage(buffer, last[:, np.newaxis], done)
-    assert buffer.advantages.dtype == buffer.returns.dtype == np.float32
-    np.testing.assert_allclose((buffer.advantages, buffer.returns), expected, 1e-6, 1e-6)
+    # A callback may leave float64 in the buffer, and tensors may be on a GPU.
+    for buffer.rewards, number in ((np.float64(rewards), last), (rewards, np.float64(last))):
+        buffer.advantages, tensor = 0 * rewards, SimpleNamespace(numpy=lambda *, force, n=number: n[:, np.newaxis])
+        stable_baselines3.compute_returns_and_advantage(buffer, tensor, done)
+        assert buffer.advantages.dtype == buffer.returns.dtype == np.float32
+        np.testing.assert_allclose((buffer.advantages, buffer.returns), expected, 1e-6, 1e-6)
     _, given, _ = CALLS["verl"]
     monkeypatch.setitem(sys.modules, "verl.utils.torch_functional", SimpleNamespace(masked_whiten=whiten))
     np.testing.assert_allclose(verl._whitened_by_verl(**given), verl.compute_gae_advantage_return(**given))

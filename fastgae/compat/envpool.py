@@ -72,8 +72,7 @@ def compute_gae(
         gamma=gamma,
         gae_lambda=gae_lambda,
     )
-    has_next = np.ones(len(order), bool)
-    has_next[cu_seqlens[1:][np.diff(cu_seqlens) > 0] - 1] = False
+    has_next = np.diff(env_id.ravel()[order], append=numenv) == 0
     results = np.empty((3, *env_id.shape))
     results.reshape(3, -1)[:, order] = packed.returns, packed.advantages, ends | has_next
     returns, advantages, mask = results

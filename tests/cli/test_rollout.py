@@ -1,7 +1,5 @@
 """The rollout and the value function of the demo, from environments stepped one by one."""
 
-from itertools import product
-
 import gymnasium
 import numpy as np
 import pytest
@@ -38,9 +36,8 @@ def test_value_function_finds_the_value_of_an_endless_constant_reward(collected)
     values = rollout.ValueFunction(data.observations, 0)
     assert values.fit(data, 0.9) is None
     np.testing.assert_allclose(values(data.observations), -10.0, rtol=1e-3)
-    # Where few steps are fitted, V does not grow without end.
-    for (env_id, steps), (gamma, most) in product((("CartPole-v1", 5), ("Acrobot-v1", 2)), ((0.99, 100), (1.0, 1000))):
-        data = collected(env_id, 8, steps)
+    data = collected("CartPole-v1", 8, 5)  # where few steps are fitted, V does not grow without end
+    for gamma, most in ((0.99, 100), (1.0, 1000)):
         values = rollout.ValueFunction(data.observations, 0)
         values.fit(data, gamma)
         assert np.abs(values(data.observations)).max() <= most

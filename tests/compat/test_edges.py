@@ -122,6 +122,7 @@ def one_token(tokens):
         ),
         ("rlax n_step_bootstrapped_returns", {"n": 0}, ValueError, "n must be a positive integer, got 0"),
         ("rlax retrace", {"a_tm1": np.full(STEPS, 3)}, IndexError, "out of bounds"),
+        ("torchrl gae", {"gamma": np.full((1, 1, 1, 1), 0.9)}, ValueError, r"gamma has .* broadcasts to \(4, 7, 1\)"),
         ("torchrl td_lambda", {"rolling_gamma": False}, ValueError, "rolling_gamma"),
         ("verl", one_token(0), ValueError, "at least two steps in the mask, got 0"),
         ("verl", one_token(1), ValueError, "at least two steps in the mask, got 1"),

@@ -249,6 +249,7 @@ OPTIONS = [
     {"eps": 0.5},
     {"next_value": np.arange(ENVS, dtype=np.float32), "next_done": np.arange(ENVS) > 1},
     {"normalize_advantage": False},
+    {"rho_thresh": np.full(1, 0.75, np.float32), "c_thresh": np.full((1, 1), 0.5, np.float32)},
     {"sample_mask": ROWS % 3 > 0, "clip_rho_threshold": 1.5},
     {"sample_mask": ROWS != 1, "r_t": np.where(ROWS == 1, np.inf, ROWS).astype(np.float32)},  # RLax multiplies it by 0
     {"time_limit_bootstrap": True},

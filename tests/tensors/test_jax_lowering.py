@@ -66,6 +66,19 @@ def test_a_batch_is_divided_as_numpy_divides(no_module, call):
         assert_same_bits(jax.jit(jax.vmap(call))(batch), np.stack([*map(call, batch)]))
 
 
+@pytest.mark.parametrize("steps", [1, 17])
+@pytest.mark.parametrize("traced", ["gamma", "lambda_", "next_values", "ratios"])
+def test_constants_are_not_joined(no_module, steps, traced):
+    """XLA would compute (x + 1) - 2 as x - 1, and join a product with a sum where it sees that neither is NaN."""
+    with jax.enable_x64(True):
+        names = ("rewards", "values", "next_values", "ratios", "gamma", "lambda_")
+        given = dict(zip(names, jnp.asarray(np.random.default_rng(0).uniform(0.5, 1, (6, steps, 41))), strict=True))
+        ends = np.zeros((steps, 41), bool)
+        program = jax.jit(lambda array: fastgae.vtrace(**{**given, traced: array}, terminated=ends))
+        expected = fastgae.vtrace(**{name: np.asarray(array) for name, array in given.items()}, terminated=ends)
+        assert_answers(program(given[traced]), expected)
+
+
 def test_numbers_that_the_program_cannot_check(no_module):
     """A flag that is not 0 counts as 1, and missing final values are NaN. Outside of JAX, both are errors."""
     rewards = jnp.ones((3, 2))

@@ -65,8 +65,8 @@ class Arrays(equation.Library):
         if all(isinstance(each, float) for each in factors):
             return jnp.asarray(math.prod(factors), self.dtype)
         if all(isinstance(each, jax.Array) and each.dtype == self.dtype for each in factors):
-            return math.prod(factors)  # a product of two float32 needs no float64 to be rounded once
-        return super().rounded(*factors)
+            return _opaque(math.prod(factors))  # a product of two float32 needs no float64 to be rounded once
+        return _opaque(super().rounded(*factors))
 
     def times(self, gate: Any, one: Any, other: Any) -> Any:
         return _times(gate, one, other)
@@ -75,7 +75,7 @@ class Arrays(equation.Library):
         return _plus(gate, one, other, term)
 
     def minus(self, one: Any, other: Any) -> Any:
-        return one - other
+        return _opaque(_opaque(one) - other)
 
     def quotient(self, one: Any, other: Any) -> Any:
         return _quotient(self.wide(one), self.wide(other)).astype(self.dtype)
@@ -229,18 +229,25 @@ def _differentiable(value: Callable[..., Any]) -> Any:
     return function
 
 
+def _opaque(array: Any) -> Any:
+    """Return the array. XLA cannot know that, so it rounds it: else it would compute (x + 1) - 2 as x - 1."""
+    return jnp.where(array == array, array, array + array)
+
+
 @_differentiable
 def _times(gate: Any, one: Any, other: Any) -> Any:
     """Return one * other, rounded before anything is added to it; 0 where the gate is closed."""
-    return jnp.where(gate, jnp.where(other == other, one * other, other), 0)
+    return jnp.where(gate, _opaque(one * other), 0)
 
 
 @_differentiable
 def _plus(gate: Any, one: Any, other: Any, terms: Any) -> Any:
     """Return terms + one * other, the product only where the gate is open. Each is rounded on its own."""
-    # XLA cannot know that NaN changes nothing here, so it can neither join product and sum, nor leave out + 0.0.
-    numbers = (terms == terms) & (other == other)
-    return jnp.where(gate, terms + jnp.where(numbers, one * other, terms + other), terms)
+    # XLA cannot know that NaN changes nothing here, so it can neither join product and sum, nor leave out + 0.0. A factor
+    # may be a constant, of which XLA knows that it is not NaN, so the product is asked.
+    product = one * other
+    numbers = (terms == terms) & (product == product)
+    return jnp.where(gate, terms + jnp.where(numbers, product, terms + product), terms)
 
 
 def _quotient(one: Any, other: Any) -> Any:

@@ -248,6 +248,9 @@ def test_numba_takes_common_calls():
         given = {name: each for name, each in call._asdict().items() if name in PLAIN}
         right = fastgae.gae(**given, backend="numpy")
         assert 1 in size or not any(short_cut(call._replace(values=to(call.values)), 1, None) for to in MEMORY.values())
+        if bootstrap != "next_values":  # V' given twice, or none of truncated steps, is an error of the checks
+            refused = call._replace(next_values=call.rewards), call._replace(truncated=call.rewards > 0)
+            assert not any(short_cut(each, 1, None) for each in refused)
         call.rewards.flags.writeable = False
         for out in (None, (NEW, None), (None, NEW), (np.empty_like(call.rewards), NEW)):
             result = short_cut(call._replace(out=out), 1, None)

@@ -243,8 +243,8 @@ def _times(gate: Any, one: Any, other: Any) -> Any:
 @_differentiable
 def _plus(gate: Any, one: Any, other: Any, terms: Any) -> Any:
     """Return terms + one * other, the product only where the gate is open. Each is rounded on its own."""
-    # XLA cannot know that NaN changes nothing here, so it can neither join product and sum, nor leave out + 0.0. A factor
-    # may be a constant, of which XLA knows that it is not NaN, so the product is asked.
+    # XLA cannot know that NaN changes nothing here, so it can neither join product and sum, nor leave out + 0.0. It
+    # does know whether a constant is NaN, which a factor may be, so the product is asked.
     product = one * other
     numbers = (terms == terms) & (product == product)
     return jnp.where(gate, terms + jnp.where(numbers, product, terms + product), terms)

@@ -68,14 +68,14 @@ class ValueFunction:
         self._frequencies = self._generator.standard_normal((dimensions, self.num_features))
         self._phases = self._generator.uniform(0.0, 2.0 * np.pi, self.num_features)
         self._weights = np.zeros(1 + self.num_features)
-        self._possible = -np.inf, np.inf
+        self._most = np.inf
 
     def __call__(self, observations: Floats) -> Floats:
         flat = observations.reshape(-1, observations.shape[-1])
         # In blocks, because the features take far more memory than the observations.
         blocks = np.array_split(flat, 1 + len(flat) // 4096)
         values = np.concatenate([self._features(block) @ self._weights for block in blocks])
-        return values.clip(*self._possible).astype(np.float32).reshape(observations.shape[:-1])
+        return values.clip(-self._most, self._most).astype(np.float32).reshape(observations.shape[:-1])
 
     def _features(self, observations: Floats) -> NDArray[np.float64]:
         waves = np.cos((observations - self._mean) / self._scale @ self._frequencies + self._phases)
@@ -91,7 +91,7 @@ class ValueFunction:
         without end where few steps are fitted.
         """
         steps = min(most_iterations * len(rollout.rewards), 1 / max(1 - gamma, 1e-9))
-        self._possible = steps * rollout.rewards.min(initial=0.0), steps * rollout.rewards.max(initial=0.0)
+        self._most = steps * np.abs(rollout.rewards).max(initial=0.0)
         flat = rollout.observations.reshape(-1, rollout.observations.shape[-1])
         chosen = self._generator.permutation(len(flat))[: self.most_observations]
         features = self._features(flat[chosen])

@@ -87,11 +87,11 @@ class ValueFunction:
         Return the explained variance, 1 - Var(returns - V) / Var(returns), or None if the returns do not vary.
 
         Where the rollout cuts a return off, at a truncation or at the last row, V itself replaces the rest. So the fit
-        is repeated until V and its targets agree. V stays within what the rewards can add up to, because it would grow
-        without end where few steps are fitted.
+        is repeated until V and its targets agree. V stays within twice what the rewards can add up to, because it would
+        grow without end where few steps are fitted.
         """
         steps = min(most_iterations * len(rollout.rewards), 1 / max(1 - gamma, 1e-9))
-        self._most = steps * np.abs(rollout.rewards).max(initial=0.0)
+        self._most = 2 * steps * np.abs(rollout.rewards).max(initial=0.0)
         flat = rollout.observations.reshape(-1, rollout.observations.shape[-1])
         chosen = self._generator.permutation(len(flat))[: self.most_observations]
         features = self._features(flat[chosen])

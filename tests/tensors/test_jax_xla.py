@@ -53,6 +53,10 @@ def no_python(monkeypatch):
     return lambda: monkeypatch.setattr(jax_xla, "Batch", None)
 
 
+def test_it_is_ready():
+    assert jax_xla.is_ready()
+
+
 def test_only_the_first_execution_needs_python(no_python):
     programs = []
     for function, arguments in itertools.chain(*(drawn(name, fits=taken_by_the_short_cut) for name in NAMES)):

@@ -251,6 +251,11 @@ def test_numba_takes_common_calls():
         if bootstrap != "next_values":  # V' given twice, or none of truncated steps, is an error of the checks
             refused = call._replace(next_values=call.rewards), call._replace(truncated=call.rewards > 0)
             assert not any(short_cut(each, 1, None) for each in refused)
+        results, read_only = np.empty((3, *call.rewards.shape), np.float32), np.empty_like(call.rewards)
+        read_only.flags.writeable = False
+        beside = np.ndarray(call.rewards.shape, np.float32, results, offset=results.strides[0] // 2 & -4)
+        outs = (None, read_only), (results[0], results[0]), (results[0], beside), (results[0], call.rewards)
+        assert not any(short_cut(call._replace(out=out), 1, None) for out in outs)
         call.rewards.flags.writeable = False
         for out in (None, (NEW, None), (None, NEW), (np.empty_like(call.rewards), NEW)):
             result = short_cut(call._replace(out=out), 1, None)

@@ -38,10 +38,12 @@ def test_every_backend_computes_in_the_modes_of_its_thread(python):
 
 
 def test_out_interleaved(backend, dtype):
-    """Both outputs in one block, as fields side by side, and as rows in turn."""
+    """Both outputs in one block, as fields side by side, as rows in turn, and as those of env-major arrays."""
     case = make_case((17, 33), dtype)
-    for block in (np.empty((17, 33, 2), dtype), np.empty((17, 2, 33), dtype).swapaxes(1, 2)):
-        fastgae.gae(**case.arguments(), out=(block[..., 0], block[..., 1]), backend=backend)
+    rows, envs = np.empty((17, 2, 33), dtype).swapaxes(1, 2), np.empty((33, 2, 17), dtype).transpose(2, 0, 1)
+    for block, order in ((np.empty((17, 33, 2), dtype), "C"), (rows, "C"), (envs, "F")):
+        given = case.mapped(lambda _, array, order=order: np.asarray(array, order=order)).arguments()
+        fastgae.gae(**given, out=(block[..., 0], block[..., 1]), backend=backend)
         for i, right in enumerate(fastgae.gae(**case.arguments(), backend="numpy")):
             assert_same_bits(block[..., i], right)
 

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -155,6 +156,12 @@ def test_a_parallel_loop_takes_constants_and_coefficients_of_rows(monkeypatch):
     assert module.get_num_threads() == 1
     module.set_num_threads(threads)
     assert loops or not module._pool_is_safe()
+    used = len(loops)
+    with ThreadPoolExecutor(1) as pool:  # another thread may use Numba's pool next, unless two at once would abort
+        for layer in ("omp", "workqueue"):
+            monkeypatch.setattr(module, "threading_layer", lambda layer=layer: layer)
+            assert_same_bits(pool.submit(fastgae.vtrace, **call, backend="numba", num_threads=2).result(), expected)
+            assert len(loops) == 2 * used
 
 
 @pytest.mark.parametrize("backend", sorted({name.partition(":")[0] for name in BACKENDS}))

@@ -92,7 +92,8 @@ def is_narrow(dtype: np.dtype[Any]) -> bool:
 
 def check_wide(name: str, given: object) -> None:
     """Raise an error if a coefficient is a number or an array of 16 bits, of any library."""
-    dtype = getattr(given, "dtype", None)
+    # Where torch compiles, a number of NumPy has a size, but no dtype.
+    dtype = getattr(given, "dtype", None) if getattr(given, "itemsize", 2) == 2 else None
     narrow = is_narrow(dtype) if isinstance(dtype, np.dtype) else str(dtype).rpartition(".")[2] in NARROW_FLOATS
     if narrow:
         word = dtype.type.__name__ if isinstance(dtype, np.dtype) else dtype

@@ -284,7 +284,7 @@ def test_coefficients_as_tensors_are_compiled_once(compiled):
 def test_numbers_of_numpy_promote_in_programs_too(compiled):
     rewards = tensor(ROLLOUT["rewards"])
     for last in (np.float64(0.3), np.float32(0.3), np.array(0.3)):
-        call = lambda rewards, last=last: fastgae.gae(rewards, rewards, None, last_values=last)  # noqa: E731
+        call = lambda rewards, last=last: fastgae.gae(rewards, rewards, None, last_values=last, gamma=last)  # noqa: E731
         expected = call(ROLLOUT["rewards"])
         assert_answers(compiled(call)(rewards), expected)
         with torch.device("meta"):  # the default device, which is not that of the tensors

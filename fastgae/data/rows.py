@@ -268,12 +268,17 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def holds_numbers(array: Any) -> bool:
+    """Return whether rows of an array can be a column of numbers. Arrow has no long double."""
+    return array.dtype.kind in NUMBERS and array.dtype.itemsize <= 8 and 0 not in array.shape[1:]
+
+
 def column_of(array: Arrays) -> pa.Array:
     """Return a column whose rows are the numbers of an array, or its sub-arrays; for a dict, a column with fields."""
     if isinstance(array, Mapping):
         return pa.StructArray.from_arrays([column_of(part) for part in array.values()], names=list(array))
-    if array.dtype.kind not in NUMBERS or array.dtype.itemsize > 8:  # Arrow has no long double
-        raise TypeError(f"an array of dtype {array.dtype} holds no numbers")
+    if not holds_numbers(array):
+        raise TypeError(f"an array of dtype {array.dtype} and shape {array.shape} holds no numbers")
     native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     if native.ndim == 1:
         return pa.array(native)

@@ -21,7 +21,7 @@ from fastgae._support.archive import NUMBERS, check_kind, checked_header, header
 from fastgae._support.memory import usable_memory
 from fastgae.data.errors import DataError, brought_by, is_remote, reading
 from fastgae.data.files import HDF5, NPZ, kind_of, npy_files, opened_binary, version_of
-from fastgae.data.rows import SLICE, Arrays, Batches, Part, column_of
+from fastgae.data.rows import SLICE, Arrays, Batches, Part, column_of, holds_numbers
 from fastgae.data.tables import open_parquet
 
 # Returns columns that no array holds, for the rows from one up to another.
@@ -189,7 +189,7 @@ def _numbers(items: Mapping[str, Any]) -> Mapping[str, Any]:
     def holds(item: Any) -> bool:
         if isinstance(item, Mapping):
             return any(map(holds, item.values()))
-        return _length(item) is not None and item.dtype.kind in NUMBERS
+        return _length(item) is not None and holds_numbers(item)
 
     if found := {name: item for name, item in items.items() if holds(item)}:
         return found

@@ -25,6 +25,8 @@ def test_d4rl(tmp_path, recorded):
         "observations": np.stack([recorded.values * 2, recorded.values], axis=1),
         "next_observations": np.stack([recorded.next_values * 2, recorded.values], axis=1),
         "infos/qpos": actions,
+        "infos/act": actions[:, :0],  # of a robot without actuators that have a state
+        "act": actions[:, :0],
         "metadata/algorithm": np.bytes_("SAC"),
     }
     for changed, message in (

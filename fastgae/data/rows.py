@@ -214,17 +214,23 @@ def even(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
 
 def promoted(parts: Sequence[Part]) -> pa.Schema:
     """Return the columns of all parts, each in the type in which all can be read."""
-    common, decimals = None, set[str]()
+    common, decimals, integers = None, set[str](), set[str]()
     for part in parts:
         plain = pa.schema([field.with_type(plain_type(field.type)) for field in part.schema])
         decimals.update(field.name for field in plain if pa.types.is_decimal(field.type))
+        integers.update(field.name for field in plain if pa.types.is_integer(field.type))
         try:
             common = plain if common is None else pa.unify_schemas([common, plain], promote_options="permissive")
         except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
             raise DataError(f"{part.path} and {parts[0].path} have different columns: {first_line(error)}") from error
 
-    def exact(field: pa.Field) -> pa.Field:  # pyarrow reads decimals beside float32 as float32
-        return field.with_type(pa.float64()) if field.name in decimals and pa.types.is_floating(field.type) else field
+    def exact(field: pa.Field) -> pa.Field:
+        if field.name in decimals and pa.types.is_floating(field.type):  # pyarrow reads decimals beside float32 as it
+            return field.with_type(pa.float64())
+        if field.name in decimals & integers:  # for which pyarrow has a digit too few
+            digits = min(field.type.precision + 1, 76)
+            return field.with_type((pa.decimal128 if digits <= 38 else pa.decimal256)(digits, field.type.scale))
+        return field
 
     return pa.schema(map(exact, common or []))
 

@@ -202,6 +202,16 @@ def test_decimals_are_the_nearest_floats(tmp_path):
         assert np.array_equal(got["returns"].to_numpy()[:400], numbers)
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64(), pa.uint64()], ids=str)
+def test_decimals_beside_integers(tmp_path, kind):
+    table = rows(episode=np.arange(4))
+    rewards = pa.array([decimal.Decimal("0.1")] * 4), pa.array([7] * 4, kind)
+    for number, column in enumerate(rewards):
+        write(table.set_column(1, "rewards", column), tmp_path / f"{number}.parquet", 99)
+    got = computed(tmp_path, tmp_path.with_name("out.parquet"), episode_is="file", **ENDS)
+    assert got["returns"].to_pylist() == [0.1] * 4 + [7.0] * 4
+
+
 def test_types_that_few_functions_know(tmp_path):
     """Labels of 16 bytes; Parquet holds no union."""
     table = rows(episode=[0, 0, 1, 1], step=[0, 1, 0, 1])

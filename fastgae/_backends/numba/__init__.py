@@ -144,10 +144,9 @@ def gae(call: Call, num_threads: int, target: str | None) -> None:
 
 
 def _tree_scan(*given: Array | None) -> tuple[Any, Any]:
-    arrays = [None if each is None else np.ascontiguousarray(each) for each in given]
-    y = np.empty_like(arrays[2])
-    _run(tree_scan, y, len(y), (*arrays, y), 3, 1)
-    return y, arrays[-1]
+    y = np.empty_like(given[2])
+    _run(tree_scan, y, len(y), (*given, y), 3, 1)
+    return y, given[-1]
 
 
 def _compute(call: Call, num_threads: int) -> tuple[Array, Array]:

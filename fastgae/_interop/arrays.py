@@ -108,7 +108,7 @@ def widened(array: Array) -> Array:
         return array.astype(np.float32)
     stored = np.dtype(np.uint16).newbyteorder(array.dtype.byteorder)
     bits = array.view(stored).astype(np.uint32)  # a bfloat16 is the upper half of a float32
-    return np.left_shift(bits, 16, out=bits).view(np.float32)
+    return np.left_shift(bits, np.uint32(16), out=bits).view(np.float32)
 
 
 def native(array: Array) -> Array:

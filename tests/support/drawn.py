@@ -27,7 +27,7 @@ def given_in(call):
         kind = min(each.plain.ndim, 1) if isinstance(each, Given) else str(each).lower() * isinstance(each, str)
         plain = np.asarray(each.plain if isinstance(each, Given) else each)
         all_set = ROLES[name] in FLAGS and plain.size > 1 and plain.all()
-        if plain.any() and not all_set:
+        if np.count_nonzero(plain) and not all_set:
             given.add((name, sparse, kind))
     return given
 

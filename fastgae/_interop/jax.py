@@ -12,6 +12,9 @@ import numpy as np
 from fastgae._call import Array, GAEResult
 from fastgae._interop.arrays import NO_ARRAYS
 
+if jax.__version_info__ < (0, 5):  # which cannot call the compiled module: jax.numpy would round the last bit otherwise
+    raise ImportError(f"jax {jax.__version__} is too old: fastgae needs JAX 0.5 or newer")
+
 SMALL = 512 * 1024  # bytes
 _enable_x64: Any = (jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")).enable_x64
 

@@ -358,3 +358,16 @@ def test_values_after_sequences_count_for_the_dtype():
         results = jax.jit(call)(**jax_arrays(given))
     for result, expected in zip(results, call(**given), strict=True):
         assert_same_bits(result, expected)
+
+
+def test_an_old_jax_is_refused_by_its_version(python):
+    printed = python(
+        "import jax; jax.__version__, jax.__version_info__ = '0.4.38', (0, 4, 38)\n"
+        "import fastgae\n"
+        "for call in (fastgae.discounted_returns, jax.jit(fastgae.discounted_returns)):\n"
+        "    try:\n"
+        "        call(jax.numpy.ones((3, 2)), jax.numpy.ones((3, 2), bool))\n"
+        "    except ImportError as error:\n"
+        "        print(error)\n"
+    )
+    assert printed.splitlines() == 2 * ["jax 0.4.38 is too old: fastgae needs JAX 0.5 or newer"]

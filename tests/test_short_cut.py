@@ -249,8 +249,9 @@ def test_numba_takes_common_calls():
         right = fastgae.gae(**given, backend="numpy")
         assert 1 in size or not any(short_cut(call._replace(values=to(call.values)), 1, None) for to in MEMORY.values())
         if bootstrap != "next_values":  # V' given twice, or none of truncated steps, is an error of the checks
-            refused = call._replace(next_values=call.rewards), call._replace(truncated=call.rewards > 0)
-            assert not any(short_cut(each, 1, None) for each in refused)
+            refused = [("next_values", call.rewards), ("truncated", call.rewards > 0), ("last_values", 2**64)]
+            refused += product(("gamma", "gae_lambda"), (-0.25, 1.25, np.nan))
+            assert not any(short_cut(call._replace(**{name: wrong}), 1, None) for name, wrong in refused)
         results, read_only = np.empty((3, *call.rewards.shape), np.float32), np.empty_like(call.rewards)
         read_only.flags.writeable = False
         beside = np.ndarray(call.rewards.shape, np.float32, results, offset=results.strides[0] // 2 & -4)

@@ -72,7 +72,7 @@ def arguments_of(call: Call, env_major: bool) -> Any:
         terminated if call.truncated is None else flags(call.truncated, env_major), gamma, gamma_lambda,
         mask, second_lambda, True if call.tail_normalized else None,
         *[None if call[place] is None else flat(call[place], env_major) for place in PER_STEP], _constants(call, dtype),
-        call.carry_over and mask is not None, advantages, returns,
+        call.carry_over, advantages, returns,
     )  # fmt: skip
 
 

@@ -46,6 +46,8 @@ def test_out_interleaved(backend, dtype):
         fastgae.gae(**given, out=(block[..., 0], block[..., 1]), backend=backend)
         for i, right in enumerate(fastgae.gae(**case.arguments(), backend="numpy")):
             assert_same_bits(block[..., i], right)
+        fastgae.normalize(given["rewards"], out=block[..., 0], backend=backend)
+        assert_same_bits(block[..., 0], fastgae.normalize(given["rewards"], backend="numpy"))
 
 
 def test_results_are_the_callers_own(backend):

@@ -178,7 +178,7 @@ def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_thre
     """Return (blocks, N) sums in float64: of x, or of (x - center)^2, over each MOMENT_STEPS steps that exist."""
     (steps, envs), by_env = matrix.shape, is_env_major(matrix)
     sums = np.zeros((-(-steps // MOMENT_STEPS), envs))
-    row = np.zeros(envs) if center is None else np.ascontiguousarray(center)
+    row = np.zeros(envs) if center is None else center
     arguments = (
         steps, envs, flat(matrix, by_env), flags(mask, by_env), row, center is not None, sums.ravel()
     )  # fmt: skip
@@ -193,7 +193,6 @@ def rescale(
     """Compute x = (x - center) scale in float64 and in place, for the steps that exist."""
     (steps, envs), by_env = matrix.shape, is_env_major(matrix)
     numbers = flat(matrix, by_env)
-    center, scale = np.ascontiguousarray(center), np.ascontiguousarray(scale)
     function = moments.rescale_env_major if by_env else moments.rescale_time_major
     _run(function, matrix, envs, (steps, envs, flags(mask, by_env), center, scale, numbers), 1, num_threads)
     _copy_back(matrix, numbers, by_env)

@@ -67,16 +67,21 @@ def test_a_batch_is_divided_as_numpy_divides(no_module, call):
 
 
 @pytest.mark.parametrize("steps", [1, 17])
-@pytest.mark.parametrize("traced", ["gamma", "lambda_", "next_values", "ratios"])
+@pytest.mark.parametrize("traced", ["rewards", "gamma", "lambda_", "next_values", "ratios"])
 def test_constants_are_not_joined(no_module, steps, traced):
     """XLA would compute (x + 1) - 2 as x - 1, and join a product with a sum where it sees that neither is NaN."""
     with jax.enable_x64(True):
         names = ("rewards", "values", "next_values", "ratios", "gamma", "lambda_")
         given = dict(zip(names, jnp.asarray(np.random.default_rng(0).uniform(0.5, 1, (6, steps, 41))), strict=True))
         ends = np.zeros((steps, 41), bool)
-        program = jax.jit(lambda array: fastgae.vtrace(**{**given, traced: array}, terminated=ends))
-        expected = fastgae.vtrace(**{name: np.asarray(array) for name, array in given.items()}, terminated=ends)
-        assert_answers(program(given[traced]), expected)
+        last = {"last_values": 0.7, "last_advantages": 0.37, "gae_lambda": 0.93}
+
+        def call(given):
+            of_gae = fastgae.gae(given["rewards"], given["values"], ends, gamma=given["gamma"], **last)
+            return *of_gae, *fastgae.vtrace(**given, terminated=ends, leaky=0.3)
+
+        got = jax.jit(lambda array: call({**given, traced: array}))(given[traced])
+        assert_answers(got, call({name: np.asarray(array) for name, array in given.items()}))
 
 
 def test_numbers_that_the_program_cannot_check(no_module):

@@ -137,6 +137,8 @@ def test_tensors_that_are_not_on_the_default_device():
     values = torch.randn(5, requires_grad=True)
     with torch.device("meta"):  # where every result of torch would be an error
         returns = fastgae.n_step_returns(values, values, None, last_values=0.0, n=3, stop_gradients=False)
+        for how in ({"last_values": 0.0}, {"last_values": 0.0, "mask": np.ones(5, bool)}):
+            returns = returns + fastgae.gae(values, values, None, **how, stop_gradients=False).returns
     returns.sum().backward()
     assert values.grad.all()
 

@@ -33,12 +33,12 @@ class Scan(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(x: Tensor, decay: Tensor) -> Any:
         reverse_scan: Any = FUNCTIONS["reverse_scan"]
-        if is_legacy_batchedtensor(x) or is_legacy_batchedtensor(decay):
+        if is_legacy_batchedtensor(x):
             # A batch of gradients, as in jacobian(vectorize=True): torch makes the calls of an operation one by one.
             from fastgae._interop.torch_ops import traced
 
             return traced(reverse_scan, reverse_scan.__kwdefaults__ | {"x": x, "decay": decay})
-        return reverse_scan(x.detach(), decay.detach())
+        return reverse_scan(x, decay)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -53,10 +53,9 @@ class Scan(torch.autograd.Function):  # type: ignore[misc]
         return of_x, of_x * later(y) if ctx.needs_input_grad[1] else None
 
     @staticmethod
-    def jvp(ctx: Any, of_x: Tensor | None, of_decay: Tensor | None) -> Any:
+    def jvp(ctx: Any, of_x: Tensor, of_decay: Tensor) -> Any:
         decay, y = ctx.saved_tensors
-        moved = 0 if of_decay is None else of_decay * later(y)
-        return scan((torch.zeros_like(y) if of_x is None else of_x) + moved, decay)
+        return scan(of_x + of_decay * later(y), decay)
 
     @staticmethod
     def vmap(info: Any, axes: tuple[int | None, int | None], x: Tensor, decay: Tensor) -> tuple[Tensor, int]:

@@ -131,7 +131,7 @@ class Tensors(equation.Library):
 
     def next_existing(self, rows: Tensor, last: Tensor, exists: Any) -> Tensor:
         rows = torch.cat([rows, last.expand(rows.shape[1:]).unsqueeze(0)])
-        if exists is None or not exists.numel():
+        if exists is None:
             return rows[1:]
         place = torch.arange(len(exists), device=self.device).reshape(-1, *(1,) * (exists.ndim - 1))
         place = torch.where(exists, place, len(exists))

@@ -157,9 +157,7 @@ class Batch:
 
     def are_environments(self) -> bool:
         """Return whether the batch may become more environments of one call, which is much faster than many calls."""
-        return may_join(self.settings, {name: self.own(name) for name in self.arrays}, self.first_shape) and all(
-            self.ranks[name] in (0, self.rank) for name in BROADCAST if name in self.arrays
-        )
+        return may_join(self.settings, {name: self.own(name) for name in self.arrays}, self.first_shape)
 
     def in_front(self, name: str) -> Array:
         """Return an array with the axes of the batch before those that it has in one call."""

@@ -38,8 +38,9 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         return GAEResult(*results)
     if not (isinstance(out, tuple | list) and len(out) == 2):
         raise TypeError("out must be a pair: two tensors, or a tensor and None")
-    if out[0] is out[1] is not None:
-        raise ValueError("out[0] and out[1] are one tensor: pass two")
+    if out[0] is out[1]:
+        one = "out is (None, None): there is nothing to compute"
+        raise ValueError(one if out[0] is None else "out[0] and out[1] are one tensor: pass two")
     return GAEResult(*map(_filled, out, results))
 
 

@@ -303,6 +303,7 @@ def test_compiled_out(compiled):
     for out, error in (
         ((returns, returns), r"out\[0\] and out\[1\] are one tensor"),
         ((returns,), "out must be a pair"),
+        ((None, None), "there is nothing to compute"),
         ((None, returns.double()), "out has shape .*float64; expected .*float32"),
         ((None, torch.zeros(2, 17, 6)), "out has shape .*expected"),
     ):

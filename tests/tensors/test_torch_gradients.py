@@ -119,7 +119,8 @@ def test_other_kinds_of_arrays():
         assert values.grad.dtype == torch.bfloat16
     for shape in ((0, 3), (3, 0), (0,), (4,), (2, 3, 4)):
         rewards = torch.ones(shape, requires_grad=True)
-        fastgae.gae(rewards, rewards, np.zeros(shape), last_values=0.0, stop_gradients=False).returns.sum().backward()
+        how = {"last_values": 0.0, "mask": np.ones(shape, bool) if len(shape) == 2 else None, "stop_gradients": False}
+        fastgae.gae(rewards, rewards, np.zeros(shape), **how).returns.sum().backward()
         assert rewards.grad.shape == shape
     with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]"):
         fastgae.gae(values, values, ended, last_values=0.0, gamma=torch.tensor(1.5), stop_gradients=False)

@@ -91,7 +91,7 @@ def _called(function: Callable[..., Any], settings: dict[str, Any], arrays: dict
     # The lowering says what is wrong, and what the results are like. It has no traced settings.
     defaults = {name: _default(function, name) for name in arrays if ROLES.get(name) in NEVER_TRACED}
     shown = {name: array for name, array in arrays.items() if name not in defaults}
-    like = jax.eval_shape(lambda: _lowered(function, settings | defaults | {"backend": None}, shown))
+    like = jax.eval_shape(lambda: _lowered(function, settings | defaults, shown))
     compiled = functools.partial(jax_xla.call, function, settings, like)
     # NumPy's arrays are constants in both, because as operands they would lose their float64.
     mine = {name: array for name, array in arrays.items() if isinstance(array, jax.Array)}

@@ -96,6 +96,9 @@ def test_numbers_that_the_program_cannot_check(no_module):
     ends = {"terminated": none, "truncated": cut, "last_values": 0.0}
     got = jax.jit(lambda final: fastgae.gae(rewards, rewards, **ends, final_values=final).returns)(jnp.ones(5))
     assert np.isnan(got).tolist() == [[False, False], [False, False], [False, True]]
+    for zero in (0.0, -0.0):  # which are equal, but not of one program
+        got = jax.jit(lambda x, zero=zero: fastgae.reverse_scan(x, 1.0, initial=zero))(-jnp.zeros(1))
+        assert np.signbit(got) == np.signbit(zero)
 
 
 def test_what_a_program_does_not_have(no_module):

@@ -1,5 +1,6 @@
 """Tensors of torch: the bits of NumPy's arrays, in the same memory, and in what torch compiles."""
 
+import contextlib
 import inspect
 import warnings
 
@@ -128,7 +129,8 @@ def test_autograd_knows_that_out_was_filled():
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
     with torch.inference_mode():
-        fastgae.gae(**tensors(ROLLOUT), out=(None, torch.ones(17, 6)))
+        fastgae.gae(**tensors(ROLLOUT), out=(None, out := torch.ones(17, 6)))
+    fastgae.gae(**tensors(ROLLOUT), out=(None, out))
 
 
 @pytest.mark.parametrize(
@@ -377,6 +379,8 @@ def test_transforms_of_transforms():
 
 
 def test_compiled_errors(compiled):
+    with contextlib.suppress(ImportError):
+        import ml_dtypes  # noqa: F401  # as JAX does: NumPy then knows the name of each dtype
     with pytest.raises(ValueError, match="terminated must hold 0 or 1"):
         compiled(fastgae.gae)(**tensors({**ROLLOUT, "terminated": 2 * np.ones((17, 6), np.int64)}))
     given = tensors(ROLLOUT)

@@ -1,5 +1,7 @@
 """Shapes, dtypes and batches in programs of JAX, in each of the ways in which these compute a call."""
 
+import enum
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,8 @@ from fastgae._interop import jax_xla  # noqa: E402
 from .test_jax import assert_answers, split, stacked  # noqa: E402
 from .test_jax_kernels import interpreted  # noqa: E402
 from .test_jax_lowering import alone  # noqa: E402
+
+MODE = enum.Enum("AutoresetMode", "NEXT_STEP")  # as Gymnasium has one
 
 
 @pytest.fixture(params=["module", "scan", *loops.SIZES])
@@ -89,7 +93,7 @@ def test_no_gate(only):
     ("function", "numbers"),
     [
         (fastgae.gae, {"carry_over": np.bool_(False), "num_threads": np.int32(2), "gamma": np.float32(0.9)}),
-        (fastgae.gae, {"gamma": np.float64(0.9), "gae_lambda": [[0.3]], "autoreset": "NEXT_STEP"}),
+        (fastgae.gae, {"gamma": np.float64(0.9), "gae_lambda": [[0.3]], "autoreset": MODE.NEXT_STEP}),
         (fastgae.n_step_returns, {"n": np.array(3)}),
         (fastgae.vtrace, {"ratios": np.ones((4, 9), np.float32), "rho_clip": np.float32(0.5), "leaky": np.array(0.25)}),
     ],

@@ -99,7 +99,8 @@ class Valuation:
         result = _called(self.critic, batch)
         values = on_the_cpu(result) if is_tensor(result) else as_array("values from the critic", result)
         if values.shape != (rows := (len(table),)):
-            raise DataError(f"the critic returned shape {values.shape} for {len(table)} rows; expected {rows}")
+            squeeze = "; squeeze its last axis" if values.shape == (*rows, 1) else ""
+            raise DataError(f"the critic returned shape {values.shape} for {len(table)} rows; expected {rows}{squeeze}")
         if values.dtype not in WORKING_DTYPES:
             raise DataError(f"the critic returned dtype {values.dtype}; expected float32 or float64")
         if len(wrong := np.flatnonzero(np.isnan(values))):

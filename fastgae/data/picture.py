@@ -69,6 +69,7 @@ def draw(plan: Plan, state: State, done: Done, path: Path) -> None:
 def _histogram(panel: Any, counted: str, label: str, numbers: Array) -> None:
     style(panel)
     panel.set_ylabel(counted)
+    panel.yaxis.get_major_locator().set_params(integer=True)
     low, high = shown_range(numbers)
     edges = np.linspace(low, high, BINS + 1)
     if numbers.dtype.kind == "i":  # as many lengths in each bar

@@ -168,3 +168,9 @@ def test_each_bar_has_as_many_lengths():
     panel = picture.new_figure(2, 2, "").subplots()
     picture._histogram(panel, "episodes", "length of an episode", np.arange(1, 131))
     assert set(panel.patches[0].xy[:, 1]) == {0, 2}
+
+
+def test_the_counts_are_whole():
+    panel = picture.new_figure(4.8, 4.8, "").subplots()
+    picture._histogram(panel, "episodes", "length of an episode", np.array([1, 2, 2, 4]))
+    assert (panel.get_yticks() % 1 == 0).all()

@@ -77,12 +77,12 @@ def refuse_per_env(normalize: object, what: str) -> None:
         raise ValueError(f'normalize must be "global" or None: {what} are not envs')
 
 
-def as_integers(name: str, given: object) -> Array:
+def as_integers(name: str, given: object, expected: str = "integers") -> Array:
     """Return an array of integers as int64; a uint64 too large for it becomes negative, which no caller accepts."""
     array = as_array(name, given)
     if array.dtype.kind not in "iu":
         # The name of its type, because torch's bfloat16 is a dtype "|V2" here.
-        raise TypeError(f"{name} has dtype {array.dtype.type.__name__}; expected integers")
+        raise TypeError(f"{name} has dtype {array.dtype.type.__name__}; expected {expected}")
     return array.astype(np.int64, copy=False)
 
 

@@ -219,7 +219,8 @@ def _check_final_values(call: Call, mode: str | None) -> None:
         if final is None:
             return
         raise ValueError(
-            "final_values is given without truncated: it holds V of the final observation of truncated steps"
+            "final_values is given without truncated: it holds V of the final observation of truncated steps; pass "
+            "truncated too, or leave final_values out"
         )
     if final is None:
         if following or mode == NEXT_STEP:

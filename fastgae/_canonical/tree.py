@@ -34,7 +34,7 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     call = given._replace(
         rewards=rewards, values=values, terminated=terminated, last_values=0.0, parents=None, weights=None
     )
-    parents = as_integers("parents", given.parents)
+    parents = as_integers("parents", given.parents, "integers, with -1 at a root")
     if parents.shape != rewards.shape:
         raise ValueError(f"parents has shape {parents.shape}; expected rewards' shape, {rewards.shape}")
     weights = _read_weights(given.weights, len(rewards))

@@ -44,7 +44,7 @@ NAMES_ELSEWHERE = {
     "gae_lambda": "λ lambda_ lam lambd lamda lmbda lambda1 lambda_gae gae_lam gae_tau gae_param trace_decay "
     "trace_decay_param tau lambda_coefficient lamb td_lambda",
     "lambda_": "λ gae_lambda lam lambd lamda lmbda lambda1 tau lambda_coefficient td_lambda",
-    "groups": "group group_ids group_size num_generations uid uids prompt_ids",
+    "groups": "group group_ids group_size num_generations uid uids prompt_ids prompt prompts",
     "scale": "normalize scale_rewards norm_adv_by_std_in_grpo",
     "ddof": "correction unbiased",
     "initial": "last_values init carry",

@@ -20,6 +20,7 @@ from fastgae.data.errors import DataError, first_line, reading
 
 SLICE = 65_536  # rows to read at once from arrays and from tables in memory
 MOST = 2**20  # rows to compute at once; with more, the processor waits for memory
+ABOUT = b"fastgae"  # the key, in the metadata of a file, of what results say about themselves
 LARGE = "large.arrow"  # the copy of a part that does not fit into memory
 # A column as arrays: one with a number or more for each row, or a dict of such for a column with fields.
 Arrays: TypeAlias = Any
@@ -90,9 +91,11 @@ class Rows:
         for name in (name for name in columns if name not in self.made):
             if (count := self.schema.names.count(name)) > 1:
                 raise DataError(f"there are {count} columns {name!r}; expected one")
-            has = {name in part.schema.names: part.path for part in reversed(self._known)}
+            has = {name in part.schema.names: part for part in reversed(self._known)}
             if len(has) > 1:
-                raise DataError(f"{has[False]} has no column {name!r}, but {has[True]} has one")
+                ours = "; it holds results of fastgae: move it elsewhere, or name the files of the source"
+                way = ours if ABOUT in (has[False].schema.metadata or {}) else ""
+                raise DataError(f"{has[False].path} has no column {name!r}, but {has[True].path} has one{way}")
 
     def _part_of(self, row: int) -> int:
         return int(np.searchsorted(self.firsts, row, side="right")) - 1

@@ -30,7 +30,7 @@ from fastgae._call import Array
 from fastgae.data.errors import DataError, WriteError, argument, first_line, is_remote, reading
 from fastgae.data.files import STORES, resolved, version_of, without_query
 from fastgae.data.report import Sums
-from fastgae.data.rows import LARGE
+from fastgae.data.rows import ABOUT, LARGE
 from fastgae.data.steps import Following
 from fastgae.data.tables import native, open_parquet
 
@@ -40,7 +40,6 @@ ADVANTAGES, RETURNS, ENDS = "advantages", "returns", "ends"  # the numbers of ea
 NAMES = (LOCK, JOURNAL, NEW, SORTED, PLACES, VALUES, RESULTS, LARGE, ADVANTAGES, RETURNS, ENDS)
 OWN = re.compile("|".join([*map(re.escape, NAMES), "duckdb_temp_.*"]))
 SUFFIXES = (".parquet", ".arrow", ".feather", ".ipc")
-ABOUT = b"fastgae"  # the key, in the metadata of a file, of what results say about themselves
 SMALL = 2**26  # bytes of all files of a source up to which a digest of the contents says which source it is
 
 

@@ -17,9 +17,9 @@ from fastgae.data.formats import NAMING
 from fastgae.data.labels import LABEL, are_above, thresholds_of
 from fastgae.data.plan import Plan
 from fastgae.data.report import Sums, diagnosis_of
-from fastgae.data.rows import MOST, SLICE, Advance, Rows, Show, arrays_of, cast, column_of, whole
+from fastgae.data.rows import ABOUT, MOST, SLICE, Advance, Rows, Show, arrays_of, cast, column_of, whole
 from fastgae.data.sorting import ROW, Database, new_array, sort
-from fastgae.data.state import ABOUT, ADVANTAGES, ENDS, PLACES, RETURNS, VALUES, Done, State
+from fastgae.data.state import ADVANTAGES, ENDS, PLACES, RETURNS, VALUES, Done, State
 from fastgae.data.steps import Following, RecordedSteps, RowError, compute_run, last_rows, unknown_end
 from fastgae.data.tables import parquet
 

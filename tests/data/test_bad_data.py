@@ -65,6 +65,14 @@ def test_files_of_other_columns(tmp_path, recorded, suffix):
     assert sorted(tmp_path.iterdir()) == [first, second]
 
 
+def test_a_sidecar_among_the_files_of_a_folder(tmp_path, few):
+    for name in ("a.parquet", "b.parquet"):
+        write(few.table(), tmp_path / name, 100)
+    compute(tmp_path / "a.parquet", progress=False)
+    message = r"a.advantages.parquet has no column 'rewards', .*; it holds results of fastgae: move it elsewhere"
+    refused(message, tmp_path, tmp_path / "out.arrow", episode_is="file")
+
+
 def test_results_that_could_be_taken_for_data_of_a_dataset(tmp_path, recorded):
     names = {"episode": "episode_index", "step": "frame_index", "rewards": "next.reward"}
     for folder in ("data", "meta"):

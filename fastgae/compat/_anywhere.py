@@ -71,10 +71,11 @@ class Having(NamedTuple):
     """Annotate an object with the attributes that the function reads."""
 
     attributes: str
+    way: str = ""  # what to do if they are missing
 
     def __call__(self, name: str, given: object) -> object:
         if not all(hasattr(given, attribute) for attribute in self.attributes.split()):
-            raise TypeError(f"{name} must have the attributes {self.attributes}, got {shown(given)}")
+            raise TypeError(f"{name} must have the attributes {self.attributes}, got {shown(given)}{self.way}")
         return given
 
 

@@ -156,7 +156,11 @@ class Rollout:
 @in_numpy()
 def collect(
     envs: Annotated[
-        "VectorEnv[Any, Any, Any]", Having("metadata num_envs single_action_space single_observation_space reset step")
+        "VectorEnv[Any, Any, Any]",
+        Having(
+            "metadata num_envs single_action_space single_observation_space reset step",
+            "; make several by gymnasium.make_vec, or one, num_envs=1",
+        ),
     ],
     policy: Callable[[Batch], Batch | Acted],
     num_steps: int,

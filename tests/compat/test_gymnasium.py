@@ -418,6 +418,8 @@ def test_refusals():
     with contextlib.closing(make(AutoresetMode.SAME_STEP)) as envs:
         with pytest.raises(ValueError, match="num_steps must be 1 or more, got 0"):
             collect(envs, policy, 0)
+        with pytest.raises(TypeError, match=r"envs must have .*, got .*; make several by gymnasium.make_vec"):
+            collect(gymnasium.make("CartPole-v1"), policy, 4)
         rollout = next(collect(envs, policy, 4))
         with pytest.raises(ValueError, match=r"value_function must .* of 12 .* \(12, 3\), not \(12,\)$"):
             rollout.arguments(lambda observations: observations)

@@ -153,7 +153,9 @@ def _rows_of(items: Mapping[str, Any], where: object) -> int:
     rows = statistics.mode([length for length in map(_length, known) if length is not None] or [None])
     if rows is None:
         fault = "rewards is not an array with one number" if "rewards" in items else "no array has a row"
-        raise DataError(f"{where}: {fault} for each step; there are {', '.join(items)}")
+        is_of_minari = any(re.fullmatch(r"episode_\d+", name) for name in items)
+        way = "; pass this file, or the folder of the Minari dataset" if is_of_minari else ""
+        raise DataError(f"{where}: {fault} for each step; there are {', '.join(items)}{way}")
     return rows
 
 

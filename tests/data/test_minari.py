@@ -158,6 +158,11 @@ def test_bad_files(dataset):
         assert names(folder) == ["data"]
 
 
+def test_the_folder_around_a_dataset(dataset):
+    folder, _ = dataset()
+    refused(r"main_data\.hdf5: no array .*; pass this file, or the folder of the Minari dataset", folder.parent)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_missing_episode_or_step(dataset, form):
     folder, _ = dataset(form=form)

@@ -98,6 +98,7 @@ class Report:
 
     def __str__(self) -> str:
         above = self.threshold if isinstance(self.threshold, dict) else {None: self.threshold}
+        explained = "undefined" if math.isnan(self.explained_variance) else f"{self.explained_variance:.4f}"
         of_values = {
             "advantages": f"mean {self.mean:.6g}, standard deviation {self.std:.6g}",
             "positive": _few(
@@ -105,7 +106,7 @@ class Report:
                 for name, number in above.items()
                 if number is not None
             ),
-            "explained variance": f"{self.explained_variance:.4f}",
+            "explained variance": explained,
             "diagnose": "\n".join(self.findings) or f"found nothing in a sample of {min(SAMPLE, self.steps):,} steps",
         }
         rows = {

@@ -137,6 +137,7 @@ def test_report(tmp_path, recorded):
     report = compute(source, ends="terminated", gae_lambda=1.0, progress=False)
     assert report.returns_std > 0  # by rounding, which is no variance to explain
     assert np.isnan(report.explained_variance)
+    assert "undefined" in str(report)
 
 
 def test_row_groups_and_batches_without_rows(tmp_path, recorded):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae._call import ABSENT, MISSING, WORKING_DTYPES, Array, Call, working_dtype
+from fastgae._call import ABSENT, WORKING_DTYPES, Array, Call, working_dtype
 from fastgae._canonical.arguments import (
     LARGEST_SINGLE,
     as_boundaries,
@@ -36,14 +36,13 @@ def as_one_env(given: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     if len(given) <= CU_SEQLENS or given[CU_SEQLENS] is None:
         return given
-    rewards, values, _, last, _, _, boundaries = _read(given)
+    rewards, values, _, last, *_ = _read(given)
     if (
         type(rewards) is type(values) is np.ndarray
         and rewards.dtype.char in NUMBERS
         and values.dtype.char in NUMBERS
         and rewards.ndim == 1
         and values.shape == rewards.shape
-        and boundaries is not MISSING
     ):
         if type(last) is float and abs(last) <= LARGEST_SINGLE:
             wide = (WORKING_DTYPES[0] if is_narrow(each.dtype) else each.dtype for each in (rewards, values))
@@ -55,8 +54,7 @@ def as_one_env(given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _one_env(given: tuple[Any, ...], last: Array | None) -> tuple[Any, ...]:
     rewards, _, terminated, _, mask, normalize, boundaries = _read(given)
-    if normalize is not None:
-        refuse_per_env(normalize, "packed sequences")
+    refuse_per_env(normalize, "packed sequences")
     starts, total = as_boundaries("cu_seqlens", boundaries), len(rewards)
     firsts, nexts = starts[:-1], starts[1:]
     some = nexts > firsts  # compared, because differences can overflow

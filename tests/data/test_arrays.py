@@ -127,7 +127,7 @@ FAULTS = {
     "no V'": (
         "next_values",
         None,
-        r"a.npz: row \d+: the episode is truncated in env \d, .* store last_values and.* final_values, .*every",
+        r"a.npz: row \d+: the episode is truncated in env \d, and there is no value .*store last_values.*every episode",
     ),
     **{
         f"shape of {name}": (

@@ -89,7 +89,11 @@ def returning(value):
 
 
 WRONG = {
-    "shape": (returning(lambda rows: np.zeros((rows, 1))), ValueError, r"shape \(\d+, 1\) .*; squeeze its last axis"),
+    "shape": (
+        returning(lambda rows: np.zeros((rows, 1))),
+        ValueError,
+        r"critic returned shape \(\d+, 1\) for \d+ rows; .*; squeeze its last axis",
+    ),
     "number": (returning(lambda rows: 1.0), ValueError, r"returned shape \(\) for \d+ rows; expected \(\d+,\)"),
     "dtype": (returning(lambda rows: np.zeros(rows, np.float16)), ValueError, "dtype float16; expected float32"),
     "integers": (returning(lambda rows: np.zeros(rows, int)), ValueError, "returned dtype int64; expected float32"),

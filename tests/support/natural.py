@@ -131,6 +131,7 @@ CALLS = [
     (call(truncated=TRUNCATED), "pass final_values (V of the final observations), or next_values"),
     (call(terminated=None, truncated=TRUNCATED), "terminated is all False if no episode ended for good"),
     (call(truncated=TRUNCATED, final_values=ROW), "expected (2,), one per True of truncated"),
+    (call(final_values=ROW), "final_values is given without truncated"),
     (call(final_values=ROW), "pass truncated too, or leave final_values out"),
     (call(autoreset=True), "do you mean 'next_step', Gymnasium's default?"),
     (call(autoreset="next-step"), "do you mean 'next_step'?"),

@@ -78,7 +78,8 @@ def test_constants_are_not_joined(no_module, steps, traced):
 
         def call(given):
             of_gae = fastgae.gae(given["rewards"], given["values"], ends, gamma=given["gamma"], **last)
-            return *of_gae, *fastgae.vtrace(**given, terminated=ends, leaky=0.3)
+            of_vtrace = [fastgae.vtrace(**given, terminated=ends, leaky=leaky) for leaky in (0.0, 0.3)]
+            return *of_gae, *of_vtrace[0], *of_vtrace[1]
 
         got = jax.jit(lambda array: call({**given, traced: array}))(given[traced])
         assert_answers(got, call({name: np.asarray(array) for name, array in given.items()}))

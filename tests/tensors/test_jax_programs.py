@@ -93,7 +93,8 @@ def test_no_gate(only):
     ("function", "numbers"),
     [
         (fastgae.gae, {"carry_over": np.bool_(False), "num_threads": np.int32(2), "gamma": np.float32(0.9)}),
-        (fastgae.gae, {"gamma": np.float64(0.9), "gae_lambda": [[0.3]], "autoreset": MODE.NEXT_STEP}),
+        (fastgae.gae, {"gamma": np.float64(0.9), "gae_lambda": [[0.3]], "autoreset": "NEXT_STEP"}),
+        (fastgae.gae, {"autoreset": MODE.NEXT_STEP}),
         (fastgae.n_step_returns, {"n": np.array(3)}),
         (fastgae.vtrace, {"ratios": np.ones((4, 9), np.float32), "rho_clip": np.float32(0.5), "leaky": np.array(0.25)}),
     ],

@@ -50,6 +50,14 @@ def test_out_interleaved(backend, dtype):
         assert_same_bits(block[..., 0], fastgae.normalize(given["rewards"], backend="numpy"))
 
 
+def test_a_long_trajectory_carries_the_sign_of_zero(backend, dtype):
+    """Every advantage is -0.0, also where it is computed in pieces, which begin with 0.0."""
+    zeros, ends = np.zeros((20_000, 1), dtype), np.zeros((20_000, 1), bool)
+    ends[-1] = True
+    got = fastgae.gae(-zeros, zeros, ends, next_values=-zeros, backend=backend).advantages
+    assert_same_bits(got, -zeros)
+
+
 def test_results_are_the_callers_own(backend):
     """Fresh, writable memory that shares nothing with the inputs, even read-only ones, or with the other result."""
     case = make_case((9, 33), np.dtype(np.float32))

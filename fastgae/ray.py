@@ -19,9 +19,9 @@ from fastgae.data.errors import brought_by, is_remote, naming
 from fastgae.data.estimators import How, check_advantages, checked_how
 from fastgae.data.files import Source, path_of
 from fastgae.data.formats import NAMING, Found, format_named, found_in
-from fastgae.data.labels import LABEL, are_above, check_items, thresholds_of
+from fastgae.data.labels import LABEL, Part, are_above, check_items, items_in, thresholds_of
 from fastgae.data.on_table import with_results
-from fastgae.data.rows import Rows, cast, plain_type, whole
+from fastgae.data.rows import Rows, plain_type
 from fastgae.data.stored import closing_files
 
 with brought_by("ray", "fastgae.ray"):
@@ -131,9 +131,9 @@ def compute(
     blocks = results.materialize()  # or Ray would compute them for the statistics, and once more for the results
     name, above, moments = known.results["advantages"], None, None
 
-    def parts() -> Iterator[tuple[Array, pa.Array | None]]:
+    def parts() -> Iterator[Part]:
         for block in blocks.iter_batches(batch_size=None, batch_format="pyarrow"):
-            yield _numbers(block, name, label_per)
+            yield block[name].to_numpy(), items_in(block, label_per)
 
     if how.label_quantile is not None:
         above = thresholds_of(parts, how.label_quantile)
@@ -210,18 +210,13 @@ def _moments(name: str, block: pa.Table) -> pa.Table:
     return pa.table({MOMENTS: [json.dumps(asdict(fastgae.moments(block[name].to_numpy())))]})
 
 
-def _numbers(block: pa.Table, name: str, per: str | None) -> tuple[Array, pa.Array | None]:
-    items = None if per is None else cast(whole(block[per]), plain_type(block.schema.field(per).type))
-    return block[name].to_numpy(), items
-
-
 def _completed(
     name: str, how: How, above: dict[Any, float] | None, moments: fastgae.Moments | None, block: pa.Table
 ) -> pa.Table:
     """Return a block with labels, if there are thresholds, and with its advantages normalized, if there are moments."""
-    numbers, groups = _numbers(block, name, how.label_per)
+    numbers = block[name].to_numpy()
     if above is not None:
-        block = block.append_column(LABEL, pa.array(are_above(above, numbers, groups)))
+        block = block.append_column(LABEL, pa.array(are_above(above, numbers, items_in(block, how.label_per))))
     if moments is not None:
         normalized = pa.array(moments.normalize(numbers, backend=how.backend, num_threads=how.num_threads))
         block = block.set_column(block.schema.get_field_index(name), name, normalized)

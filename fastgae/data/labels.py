@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fastgae._call import Array
 from fastgae.data.errors import DataError, argument
+from fastgae.data.rows import cast, plain_type, whole
 
 LABEL = "positive"  # the column of labels
 MOST_TALLIES = 2**22  # counts in memory: of many groups, a pass finds fewer bits of the thresholds
@@ -70,6 +71,11 @@ def check_items(per: str | None, schema: pa.Schema) -> None:
         raise DataError(f"the column of {argument('label_per')} holds {kind}; expected integers or text") from error
 
 
+def items_in(table: pa.Table, per: str | None) -> pa.Array | None:
+    """Return the column of the items in one piece, without dictionaries, which may hold an item that is missing."""
+    return None if per is None else cast(whole(table[per]), plain_type(table.schema.field(per).type))
+
+
 def _ordered(bits: Array) -> Array:
     """Return integers in the order of the floats with these bits: all bits of negative ones turned, else the sign."""
     sign = bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
@@ -88,7 +94,7 @@ def _groups(numbers: Array, items: pa.Array | None, known: dict[Any, int]) -> Ar
     """Return the number of the group of each number; new groups get numbers in ``known``."""
     if items is None:
         return np.full(numbers.size, known.setdefault(None, 0))
-    encoded = items if pa.types.is_dictionary(items.type) else items.dictionary_encode()
+    encoded = items.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     if encoded.null_count or any(name != name for name in names):
         raise DataError(f"the column of {argument('label_per')} has a row without an item")

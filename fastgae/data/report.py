@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 import fastgae
+from fastgae._call import Array, GAEResult
 from fastgae.data.estimators import ESTIMATORS, GAE_LAMBDA, How, gae_arguments
-from fastgae.data.steps import Computed, RecordedSteps, checked_rows, last_rows, sample_of
+from fastgae.data.steps import RecordedSteps, checked_rows, last_rows, sample_of
 
 SAMPLE = 65_536  # rows for fastgae.diagnose
 MANY = 20  # names in a line
@@ -29,13 +30,10 @@ class Sums:
         return Sums(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     @classmethod
-    def of(cls, computed: Computed) -> "Sums":
-        return cls(
-            computed.last.size,
-            int(np.count_nonzero(computed.last)),
-            fastgae.Moments() if computed.advantages is None else fastgae.moments(computed.advantages),
-            fastgae.moments(computed.returns),
-        )
+    def of(cls, results: GAEResult[Any], last: Array) -> "Sums":
+        """Return the sums of rows; ``last``: where episodes end."""
+        advantages = fastgae.Moments() if results.advantages is None else fastgae.moments(results.advantages)
+        return cls(last.size, int(np.count_nonzero(last)), advantages, fastgae.moments(results.returns))
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> "Sums":

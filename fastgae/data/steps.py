@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fastgae._call import Array
+from fastgae._call import Array, GAEResult
 from fastgae.data.errors import argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, Carried, How, Rows
 
@@ -89,12 +89,6 @@ class Following(NamedTuple):
     row: int = 0  # its number in the source
 
 
-class Computed(NamedTuple):
-    advantages: Array | None  # None without values
-    returns: Array
-    last: Array  # True in the last row of each episode
-
-
 def last_rows(steps: RecordedSteps, following: Following | None) -> Array:
     """Return True where an episode ends: at a flag, before a row of another name, and at the end of everything."""
     last: Array = steps.terminated | steps.truncated
@@ -104,7 +98,9 @@ def last_rows(steps: RecordedSteps, following: Following | None) -> Array:
     return last
 
 
-def compute_run(steps: RecordedSteps, last: Array, following: Following | None, how: How) -> tuple[Computed, Following]:
+def compute_run(
+    steps: RecordedSteps, last: Array, following: Following | None, how: How
+) -> tuple[GAEResult[Any], Following]:
     """Return the results of rows in which ``disorder`` and ``unknown_end`` find no fault, and the numbers that the rows
     before them need; ``last``: where episodes end, as ``last_rows`` says.
     """
@@ -112,7 +108,7 @@ def compute_run(steps: RecordedSteps, last: Array, following: Following | None, 
     carried = None if following is None or last[-1].all() else following.carried  # None: all episodes end here
     results, before = ESTIMATORS[how.estimator].compute(rows, carried, how)
     step = None if steps.step is None else int(steps.step[0])
-    return Computed(results.advantages, results.returns, last), Following(steps.name(0), step, before)
+    return results, Following(steps.name(0), step, before)
 
 
 def checked_rows(steps: RecordedSteps, last: Array, how: How) -> Rows:

@@ -14,10 +14,10 @@ from fastgae._call import Array
 from fastgae.data.columns import Episodes
 from fastgae.data.errors import DataError, argument, first_line
 from fastgae.data.formats import NAMING
-from fastgae.data.labels import LABEL, are_above, thresholds_of
+from fastgae.data.labels import LABEL, Part, are_above, items_in, thresholds_of
 from fastgae.data.plan import Plan
 from fastgae.data.report import Sums, diagnosis_of
-from fastgae.data.rows import ABOUT, MOST, SLICE, Advance, Rows, Show, arrays_of, cast, column_of, whole
+from fastgae.data.rows import ABOUT, MOST, SLICE, Advance, Rows, Show, arrays_of, column_of
 from fastgae.data.sorting import ROW, Database, new_array, sort
 from fastgae.data.state import ADVANTAGES, ENDS, PLACES, RETURNS, VALUES, Done, State
 from fastgae.data.steps import Following, RecordedSteps, RowError, compute_run, last_rows, unknown_end
@@ -82,8 +82,8 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
                 diagnosis = diagnosis_of(steps, plan.how)
                 done = done._replace(diagnosis=diagnosis, findings=[finding.what for finding in diagnosis])
         following = following._replace(row=int(plan.numbers(table, first, 0)))
-        done = done._replace(first=first, sums=Sums.of(results) + done.sums, following=following)
-        arrays = {ADVANTAGES: results.advantages, RETURNS: results.returns, ENDS: results.last}
+        done = done._replace(first=first, sums=Sums.of(results, last) + done.sums, following=following)
+        arrays = {ADVANTAGES: results.advantages, RETURNS: results.returns, ENDS: last}
         state.add(done, {name: array for name, array in arrays.items() if array is not None})
         advance(len(table))
     return done
@@ -125,17 +125,12 @@ def thresholds(plan: Plan, rows: Rows, state: State, show: Show) -> dict[Any, fl
         return {}
     with show("labelling", None) as advance:  # in a number of passes that the groups decide
 
-        def parts() -> Iterator[tuple[Array, pa.Array | None]]:
+        def parts() -> Iterator[Part]:
             for at, table in rows.forwards(plan.groups, SLICE):
-                yield state.numbers(ADVANTAGES, at), _group(plan, table)
+                yield state.numbers(ADVANTAGES, at), items_in(table, plan.how.label_per)
                 advance(at.stop - at.start)
 
         return thresholds_of(parts, plan.how.label_quantile)
-
-
-def _group(plan: Plan, table: pa.Table) -> pa.Array | None:
-    name = plan.how.label_per
-    return None if name is None else cast(whole(table[name]), plan.rows.schema.field(name).type)
 
 
 def write(
@@ -185,7 +180,7 @@ def results(plan: Plan, rows: Rows, done: Done, state: State, above: dict[Any, f
         found = {name: state.numbers(result, own) for result, name in plan.found.format.results.items()}
         numbers = {name: array for name, array in found.items() if array is not None}
         advantages = plan.found.format.results[ADVANTAGES]
-        labels = {LABEL: are_above(above, numbers[advantages], _group(plan, source))} if above else {}
+        labels = {LABEL: are_above(above, numbers[advantages], items_in(source, plan.how.label_per))} if above else {}
         if plan.how.normalize:
             numbers[advantages] = done.sums.advantages.normalize(
                 numbers[advantages], backend=plan.how.backend, num_threads=plan.how.num_threads

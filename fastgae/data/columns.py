@@ -212,6 +212,9 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
     def flags(role: str) -> Array:
         return checked(role, _flags(role, found[role])) if role in found else np.zeros(rewards.shape, bool)
 
+    def numbers(role: str) -> Array | None:
+        return checked(role, numbers_in(role, found[role])) if role in found else None
+
     names = [_integral(role, _whole(role, found[role])) for role in NAMING if role in found]
     rewards = numbers_in("rewards", found["rewards"]) if columns.success is None else _successes(found["rewards"])
     if "mask" in found:
@@ -224,22 +227,18 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
     done = flags("done")  # terminated or truncated
     terminated = flags("terminated") if "terminated" in found else done & ~flags("truncated")
     differ = changes(names, len(table))
-    steps = RecordedSteps(
+    return RecordedSteps(
         lambda row: tuple(column[row].as_py() for column in names),
         differ.reshape(len(differ), *[1] * (rewards.ndim - 1)),
         _steps(found["step"]) if "step" in found else None,
         rewards,
-        numbers_in("values", found["values"]) if values is None and "values" in found else values,
+        numbers("values") if values is None else checked("values", values),
         terminated,
         flags("truncated") | (done & ~terminated),
-        numbers_in("next_values", found["next_values"]) if "next_values" in found else None,
+        numbers("next_values"),
         restarts="episode" not in found,
         success=columns.success,
     )
-    for role in ("values", "next_values"):
-        if (array := getattr(steps, role)) is not None:
-            checked(role, array)
-    return steps
 
 
 def _whole(role: str, column: pa.ChunkedArray) -> pa.Array:

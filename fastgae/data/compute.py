@@ -178,7 +178,7 @@ def compute(
 
 
 @contextmanager
-def _shown(progress: bool, what: str, total: int, unit: str = "rows") -> Iterator[Advance]:
+def _shown(progress: bool, what: str, total: int | None) -> Iterator[Advance]:
     """Show the progress of a part of the computation."""
     if not progress or sys.stderr is None:  # it is None where the caller has closed it
         yield lambda rows: None
@@ -186,7 +186,7 @@ def _shown(progress: bool, what: str, total: int, unit: str = "rows") -> Iterato
     with brought_by("data", "a progress bar"):
         from tqdm import tqdm
     interval = 0.1 if sys.stderr.isatty() else 10  # seconds between the updates in a log
-    with tqdm(desc=what, total=total, unit=f" {unit}", unit_scale=True, mininterval=interval) as bar:
+    with tqdm(desc=what, total=total, unit=" rows", unit_scale=True, mininterval=interval) as bar:
         yield bar.update
 
 

@@ -27,7 +27,7 @@ Arrays: TypeAlias = Any
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 Made: TypeAlias = Callable[[int, int], pa.Array]  # returns a column that is in no file, from a row up to another
 Advance: TypeAlias = Callable[[int], None]  # takes how much is done since the last call
-Show: TypeAlias = Callable[..., AbstractContextManager[Advance]]  # takes what is done, how much there is, and its unit
+Show: TypeAlias = Callable[[str, int | None], AbstractContextManager[Advance]]  # takes what is done, of how many rows
 
 
 class Part(NamedTuple):

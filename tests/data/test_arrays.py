@@ -20,7 +20,7 @@ def test_episode_ends(tmp_path, recorded):
     got = computed(source, tmp_path / "out.parquet", ends="terminated")
     for key in ("episode", "step"):
         assert np.array_equal(got[key], getattr(recorded, key))
-    for ends in ([5, 4, ROWS], [5, 5, ROWS], [5, ROWS + 1], [0, ROWS], [], [5.0, ROWS]):
+    for ends in ([5, 4, ROWS], [5, 5, ROWS], [5, ROWS + 1], [0, ROWS], [], [5.0, ROWS], [[5], [4], [ROWS]]):
         np.savez(source, **flat, episode_ends=np.array(ends))
         refused(f"a.npz: episode_ends must be integers that rise to {ROWS}", source)
 

@@ -82,11 +82,12 @@ def _parts(path: Path, groups: Mapping[str, Keys], longer: Collection[str]) -> l
     """Return the rows of groups of a file, of which "" is the file itself, in slices."""
     found, before, schema = list[Part](), 0, None
     for name, keys in groups.items():
+        where = f"{path}: {name}" if name else str(path)
         with reading(path):
             items = arrays_in(path)[name] if name else arrays_in(path)
-            rows = _rows_of(items, f"{path}: {name}" if name else path)
+            rows = _rows_of(items, where)
             schema = schema or _schema_of(items, rows, keys)
-        group = Group(path, name, rows, schema, longer, keys)
+        group = Group(path, name, where, rows, schema, longer, keys)
         for start in range(0, rows, SLICE):
             stop = min(start + SLICE, rows)
             state = partial(group.read, stop, stop + 1) if longer and stop == rows else None
@@ -109,14 +110,11 @@ class Group(NamedTuple):
 
     path: Path
     name: str
+    where: str  # both, for errors
     rows: int
     schema: pa.Schema
     longer: Collection[str]
     keys: Keys
-
-    @property
-    def where(self) -> str:
-        return f"{self.path}: {self.name}" if self.name else str(self.path)
 
     def batches(self, start: int, stop: int, names: Sequence[str], most: int) -> Batches:
         for first in range(start, stop, most):

@@ -87,6 +87,10 @@ def test_robomimic(tmp_path, recorded):
         del file["data/demo_3/values"]
     refused(r"demos\.hdf5: data/demo_3 has no values; there are", path, ends="terminated")
     with h5py.File(path, "a") as file:
+        del file["data/demo_3/rewards"]
+        file["data/demo_3/rewards"] = 1.0
+    refused(r"demos\.hdf5: data/demo_3: rewards is not an array with one number for each step", path, ends="terminated")
+    with h5py.File(path, "a") as file:
         del file["data"]
         file["data"] = h5py.ExternalLink(str(tmp_path / "others.hdf5"), "/data")
     refused(r"demos\.hdf5: data is a link to another place: copy the numbers there", path, ends="terminated")

@@ -71,9 +71,9 @@ def flat(path: Path) -> list[Part]:
     def keys(start: int, stop: int) -> Mapping[str, Array]:
         if ends is None:
             return {}
-        row, bounds = np.arange(start, stop), np.append([0], ends.astype(np.int64))
-        episode = np.searchsorted(bounds, row, side="right") - 1
-        return {"episode": episode, "step": row - bounds[episode]}
+        row, firsts = np.arange(start, stop), np.append([0], ends[:-1].astype(np.int64))
+        episode = np.searchsorted(firsts, row, side="right") - 1
+        return {"episode": episode, "step": row - firsts[episode]}
 
     return _parts(path, {"": keys}, longer)
 
@@ -124,7 +124,7 @@ class Group(NamedTuple):
         """Return rows of arrays; the row behind the last one is the state there."""
         with reading(self.path):
             items = arrays_in(self.path)[self.name] if self.name else arrays_in(self.path)
-            made = self.keys(start, stop) if stop <= self.rows else {}
+            made = self.keys(start, stop)
             return pa.table({name: self._column(items, made, name, start, stop) for name in names})
 
     def _column(self, items: Any, made: Mapping[str, Array], name: str, start: int, stop: int) -> pa.Array:

@@ -47,6 +47,11 @@ def test_d4rl(tmp_path, recorded):
         else:
             refused(message, path, **critic)
     assert names(tmp_path) == ["hopper.hdf5", "out.parquet"]
+    with h5py.File(path, "w") as file:
+        rewards = file.create_dataset("rewards", data=recorded.rewards, compression="gzip")
+        file["terminals"], at = recorded.last, rewards.id.get_chunk_info(0).byte_offset
+    path.write_bytes(path.read_bytes()[:at] + b"damaged" + path.read_bytes()[at + 7 :])
+    refused("hopper.hdf5 cannot be read: ", path, estimator="discounted_returns", ends="terminated")
 
 
 def test_groups_of_other_projects(tmp_path):

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import fastgae
+import fastgae.data
 
 gym = pytest.importorskip("gymnasium")
 h5py = pytest.importorskip("h5py")
@@ -71,6 +72,9 @@ def test_same_bits(dataset, tmp_path, env, form, monkeypatch):
     keys = [(number, step) for number, each in enumerate(episodes) for step in range(len(each.rewards) + 1)]
     number, step = zip(*keys, strict=True)
     write(pa.table({"episode_id": number, "step": step, "values": values}), tmp_path / "v.parquet", 70)
+    write(pa.table({"episode_id": number, "step": step, "values": values + step}), tmp_path / "timed.parquet", 70)
+    timed = fastgae.data.Critic(lambda batch: critic(batch) + batch["step"], ("observations", "step"))
+    assert computed(folder, out, values=timed).equals(computed(folder, out, values=str(tmp_path / "timed.parquet")))
     for module in ("plan", "stored"):
         monkeypatch.setattr(f"fastgae.data.{module}.SLICE", 64)  # an episode is longer
     for rows in (70, 10**6):
@@ -127,6 +131,7 @@ BROKEN = [
         lambda array: array.astype("S8"),
         r"main_data.hdf5: episode_2: rewards cannot be read: an array of dtype \|S8 holds no numbers",
     ),
+    ("truncations", lambda array: array[0], "episode_2: truncations has no rows; expected 200, for 200 rewards"),
     ("truncations", put(9, 1), "episode 2, step 9, row 409: the episode is truncated, and there is no value of the"),
     (
         "rewards",

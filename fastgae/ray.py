@@ -18,7 +18,7 @@ from fastgae.data.columns import Columns, check_new, chosen_columns
 from fastgae.data.errors import brought_by, is_remote, naming
 from fastgae.data.estimators import How, check_advantages, checked_how
 from fastgae.data.files import Source, path_of
-from fastgae.data.formats import NAMING, Found, format_named, found_in
+from fastgae.data.formats import NAMING, format_named, found_in
 from fastgae.data.labels import LABEL, Part, are_above, check_items, items_in, thresholds_of
 from fastgae.data.on_table import with_results
 from fastgae.data.rows import Rows, plain_type
@@ -113,7 +113,12 @@ def compute(
         known, schema, dataset = format_named(format), _schema_of(dataset_or_paths), dataset_or_paths
         through = partial(_per_block, dataset)
     else:
-        found = _found(dataset_or_paths, format, columns, rewards)
+        given = dataset_or_paths if isinstance(dataset_or_paths, list | tuple) else [dataset_or_paths]
+        paths = [path_of("source", path) for path in given]
+        with closing_files():
+            # Tasks may run in another folder.
+            absolute = [path if is_remote(path) else path.absolute() for path in paths]
+            found = found_in(absolute, format, columns, rewards)
         known, schema = found.format, found.rows.schema
         through = partial(_per_file, found.rows, found.rows.files if whole_episodes else found.rows.firsts)
         dataset = through(lambda block: block)
@@ -149,13 +154,6 @@ def _schema_of(dataset: Dataset) -> pa.Schema:
     # A type of pandas that Arrow has not, an object or a category, is mostly text. The blocks have types of Arrow.
     kinds = [plain_type(kind) if isinstance(kind, pa.DataType) else pa.string() for kind in schema.types]
     return pa.schema(list(zip(schema.names, kinds, strict=True)))
-
-
-def _found(paths: Source, format: str, columns: Mapping[str, str | None] | None, rewards: str | None) -> Found:  # noqa: A002
-    given = [path_of("source", path) for path in (paths if isinstance(paths, list | tuple) else [paths])]
-    with closing_files():
-        # Tasks may run in another folder.
-        return found_in([path if is_remote(path) else path.absolute() for path in given], format, columns, rewards)
 
 
 class RayDataError(DataError, UserCodeException):  # type: ignore[misc]

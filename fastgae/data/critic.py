@@ -124,11 +124,11 @@ def _called(critic: Critic, batch: Batch) -> Any:
 
 def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collection[str]) -> Valuation:
     """Return the critic with the columns that it reads of a source; ``taken``: the columns that have a role."""
-    present = {field.name: field.type for field in schema if axes_of(field.type) is not None}
+    present = {field.name: axes for field in schema if (axes := axes_of(field.type)) is not None}
     columns = critic.columns
     if columns is None:
         roles = {*taken, *known.columns.values(), *known.next_state.values()}
-        free = [name for name, kind in present.items() if name not in roles and (axes_of(kind) or 0) < 2]
+        free = [name for name, axes in present.items() if name not in roles and axes < 2]
         columns = [name for name in known.state or free if name in present]
     if missing := [name for name in columns if name not in present]:
         raise DataError(f"there are no numbers {' and '.join(missing)} for the critic; there are {', '.join(present)}")

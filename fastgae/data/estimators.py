@@ -133,9 +133,8 @@ def _next_values(rows: Rows, carried: Carried | None) -> Array:
     """Return V' of every row."""
     if rows.next_values is not None:
         return rows.next_values
-    following = np.zeros_like(rows.values[:1])  # never read unless it is replaced: the last row ends the episode
-    if carried is not None:
-        following[0] = carried["values"][0]
+    # Without carried rows, the last row ends the episode, and any number may stand behind it.
+    following = rows.values[:1] if carried is None else np.asarray(carried["values"][:1], rows.values.dtype)
     after: Array = np.concatenate([rows.values[1:], following])
     after[rows.truncated] = rows.final_values
     return after

@@ -87,6 +87,8 @@ def test_numbers_that_are_not_finite_are_null_in_json(tmp_path):
     report = compute(source, label_quantile=0.9, label_per="episode", **how)
     facts = json.loads(report.to_json(), parse_constant=pytest.fail)
     assert (facts["mean"], facts["threshold"]) == (None, {"0": None})
+    low = pa.table({"episode": [0], "rewards": np.float32([3e38]), "values": np.float32([-3e38])})
+    assert on_table(low, estimator="discounted_returns", ends="terminated")["advantages"].to_pylist() == [np.inf]
 
 
 def test_numbers_that_an_estimator_does_not_read_are_no_findings(tmp_path, recorded):

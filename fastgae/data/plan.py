@@ -20,7 +20,7 @@ from fastgae.data.errors import DataError, argument, is_remote, naming, reading
 from fastgae.data.estimators import How, check_advantages
 from fastgae.data.files import NPY, by_suffix, files_of, kind_of, path_of
 from fastgae.data.formats import FILE, Found, found_in, parts_in
-from fastgae.data.rows import MOST, SLICE, Advance, Batches, Rows, arrays_of, column_of, even
+from fastgae.data.rows import MOST, SLICE, Advance, Batches, Rows, column_of, even
 from fastgae.data.sorting import ROW, Database, joined, new_array
 from fastgae.data.steps import RecordedSteps, RowError, check_finite
 from fastgae.data.stored import Lazy, npy, type_of
@@ -51,16 +51,17 @@ class Values:
     def __init__(self, path: Path, rows: Rows) -> None:
         self.path, self.files, self._rows = path, files_of(path), rows
         self._table = Rows([])
-        self._numbers: Any = npy(path) if kind_of(path) == NPY else None
-        if self._numbers is not None:
+        if kind_of(path) == NPY:
+            self._numbers: Any = npy(path)
             with reading(path):
-                count, self.kind = len(self._numbers), type_of(self._numbers)
+                count, _ = len(self._numbers), type_of(self._numbers)  # raises if they are no numbers
         else:
             self._table = Rows(parts_in(path))
             count, names = self._table.count, self._table.schema.names
             if NAME not in names:
                 raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")
-            self.kind = column_of(numbers_in(NAME, self._table.read(0, 0, [NAME])[NAME])).type
+            with naming(path):  # until ``put_into``, an array of no rows
+                self._numbers = numbers_in(NAME, self._table.read(0, 1, [NAME])[NAME].slice(0, 0))
         states = rows.count + len(rows.ends)
         if count not in (rows.count, states):
             more = f", or {states:,}, one more for each of {len(rows.ends):,} episodes" if len(rows.ends) else ""
@@ -87,14 +88,15 @@ class Values:
                 f"{self.path} has no column {' and no '.join(missing)}, by which its rows would be found; there are "
                 f"{others}: rename them, or {alone}"
             )
-        keys, dtype = [key for key in keys if key in names], arrays_of(pa.array([], self.kind)).dtype
+        keys = [key for key in keys if key in names]
+        dtype, shape = self._numbers.dtype, (self._table.count, *self._numbers.shape[1:])
         file.unlink(missing_ok=True)
         if not self._copied(file, keys, advance):
             if len(self.ends):
                 raise DataError(f"{self.path} has other rows than the source, in {' or '.join(keys)}")
-            numbers = new_array(file, dtype, self._rows.count)
+            numbers = new_array(file, dtype, shape)
             joined(self._rows, self._table, self.path, columns, NAME, numbers, database, advance)
-        mapped = partial(np.memmap, file, dtype, "r")
+        mapped = partial(np.memmap, file, dtype, "r", shape=shape)
         self._numbers = Lazy.of(mapped(), mapped)
 
     def _copied(self, to: Path, keys: Sequence[str], advance: Advance) -> bool:

@@ -75,10 +75,10 @@ class Database(NamedTuple):
             raise
 
 
-def new_array(path: Path, dtype: Any, rows: int) -> Array:
+def new_array(path: Path, dtype: Any, shape: tuple[int, ...]) -> Array:
     """Return a new file of numbers, mapped."""
     path.unlink(missing_ok=True)
-    array = np.memmap(path, dtype, "w+", shape=(rows,))
+    array = np.memmap(path, dtype, "w+", shape=shape)
     if hasattr(os, "posix_fallocate"):  # or a full disk would kill the process when it writes to the mapping
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, array.nbytes)

@@ -190,7 +190,7 @@ def results(plan: Plan, rows: Rows, done: Done, state: State, above: dict[Any, f
 
 def _places(rows: Rows, to: Path) -> Path:
     """Write the places of the rows of the source among rows that are sorted, and return the file."""
-    new_array(to, np.int64, rows.count)
+    new_array(to, np.int64, (rows.count,))
     for at, table in rows.forwards([ROW], MOST):
         places = np.memmap(to, np.int64, "r+")  # anew: its touched pages take memory
         places[arrays_of(table[ROW])] = np.arange(at.start, at.stop)

@@ -3,13 +3,14 @@
 import pickle
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import fastgae
 from fastgae.data import Critic, compute
-from fastgae.data.rows import Rows
+from fastgae.data.rows import Rows, column_of
 
-from .recorded import NAMES, ROWS, assert_same_bits, bits, computed, limit, names, put, read_arrays, refused
+from .recorded import NAMES, ROWS, assert_same_bits, bits, computed, limit, names, put, read_arrays, refused, write
 
 T, N = 120, 7
 
@@ -57,6 +58,16 @@ def test_time_major(tmp_path, grid, monkeypatch):
         assert (report.steps, report.episodes) == (T * N, np.count_nonzero(ends[:-1]) + N)
         assert list(map(bits, read_arrays(tmp_path / "a.advantages.parquet").values())) == list(map(bits, expected))
     assert set(most) == {11}
+    np.savez(source, rewards=grid["rewards"], terminated=grid["terminated"])
+    np.savez(tmp_path / "v.npz", values=grid["values"])
+    np.save(tmp_path / "v.npy", grid["values"])
+    write(pa.table({"values": column_of(grid["values"])}), tmp_path / "v.parquet", 50)
+    ended = grid["terminated"] | (np.arange(T)[:, None] == T - 1)
+    expected = fastgae.gae(grid["rewards"], grid["values"], ended, last_values=0.0)
+    for name in ("v.npz", "v.npy", "v.parquet"):
+        how = {"values": str(tmp_path / name), "ends": "terminated", "memory": limit(11 * N)}
+        compute(source, tmp_path / "a.advantages.parquet", overwrite=True, progress=False, **how)
+        assert list(map(bits, read_arrays(tmp_path / "a.advantages.parquet").values())) == list(map(bits, expected))
 
 
 def test_last_values(tmp_path, grid):

@@ -25,6 +25,7 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
     tables |= {
         "_".join(found): keys.rename_columns(["values", *found]) for found in (("eps_id", "t"), ("episode", "t"))
     }
+    tables["words"] = pa.table({"values": ["1"] * ROWS})
     for name, table in tables.items():
         write(table, tmp_path / f"{name}.parquet", 50)
     by_which = "by which its rows would be found; there are"
@@ -33,6 +34,7 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
         ("objects.npy", r"objects\.npy cannot be read: Array can.t be memory-mapped"),
         ("text.npy", r"cannot be read: it does not begin as a \.npy file does; write it with numpy\.save$"),
         ("named.parquet", r"named\.parquet has no column 'values'; there are v"),
+        ("words.parquet", r"words\.parquet: the column of values holds string; expected float32, float64 or integers"),
         ("part.parquet", rf"part\.parquet has no column episode, {by_which} step: rename"),
         ("eps_id_t.parquet", rf"has no column episode and no step, {by_which} eps_id, t: rename"),
         ("episode_t.parquet", rf"has no column step, {by_which} episode, t: rename"),

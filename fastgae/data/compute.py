@@ -208,9 +208,9 @@ def _place(argued: tuple[str, str | os.PathLike[str] | None], plan: Plan) -> Pat
 
 def _check_names(plan: Plan) -> None:
     """Check the names of the columns that are read, and of those that are written."""
-    names = plan.found.rows.schema.names
-    check_items(plan.how.label_per, plan.found.rows.schema)
-    plan.found.rows.check(names if plan.into else plan.groups)
+    names = plan.rows.schema.names
+    check_items(plan.how.label_per, plan.rows.schema)
+    plan.rows.check(names if plan.into else plan.groups)
     labels = [] if plan.how.label_quantile is None else [LABEL]
     check_new([*plan.found.format.results.values(), *labels], names if plan.into else plan.columns.keys)
 
@@ -226,7 +226,7 @@ def _written(plan: Plan, state: State, show: Show) -> dict[str, Any]:
             "findings": done.findings,
             "threshold": above.get(None, {str(name): number for name, number in above.items()} or None),
             "columns": dict(plan.columns.of_role),
-            "unread": [name for name in plan.found.rows.schema.names if name not in plan.read],
+            "unread": [name for name in plan.rows.schema.names if name not in plan.read],
         }
         with state.results() as file:
             write(plan, results(plan, rows, done, state, above), said, state.out, file, show)

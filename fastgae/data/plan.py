@@ -165,7 +165,7 @@ class Plan(NamedTuple):
             **self.how.asked,
             "values": self.critic and self.critic.asked,
             "format": self.found.format.name,
-            "folders": self.found.rows.constants,
+            "folders": self.rows.constants,
         }
 
     @property
@@ -234,7 +234,7 @@ class Plan(NamedTuple):
 
     def size_of(self, names: Sequence[str]) -> int:
         """Return how many rows of these columns, with their results, to write at once."""
-        row = next(self.found.rows.batches(0, 1, names, 1)).nbytes if self.into else 0
+        row = next(self.rows.batches(0, 1, names, 1)).nbytes if self.into else 0
         return max(1, min(MOST, self.most, self.memory // (2 * row + BYTES_PER_ROW)))
 
 

@@ -172,7 +172,7 @@ def write(
 def results(plan: Plan, rows: Rows, done: Done, state: State, above: dict[Any, float]) -> Iterator[pa.Table]:
     """Yield the results in the order of the source, beside the keys or beside all columns."""
     places = None if rows is plan.rows else _places(rows, state.folder / PLACES)
-    names = plan.found.rows.schema.names if plan.into else plan.columns.keys
+    names = plan.rows.schema.names if plan.into else plan.columns.keys
     read = list(dict.fromkeys([*names, *plan.groups]))
     for at, source in plan.rows.forwards(read, plan.size_of(names), plan.rows.stored if plan.into else None):
         own = at if places is None else np.memmap(places, np.int64, "r")[at]

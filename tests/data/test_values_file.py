@@ -77,6 +77,7 @@ def test_values_that_are_not_those_of_the_rows(tmp_path, recorded, source, monke
         ({"episode": np.full(ROWS, 10**6)}, r"v\.parquet has no value for episode 0, step 0, row 0"),
         ({"step": doubled}, r"v\.parquet has no value for episode 0, step 1, row 1"),
         ({"values": missing}, r"v\.parquet: row 1500: values is missing"),
+        ({"episode": [[0]] * ROWS}, "rows cannot be found by their keys: Conversion Error"),
         ({"step": [f"{step}.4" for step in recorded.step]}, r"v\.parquet has no value for episode \d+, step \d+, row"),
     ):
         values = write(recorded.table("values", "episode", "step", **changed), tmp_path / "v.parquet", 77)
@@ -85,6 +86,9 @@ def test_values_that_are_not_those_of_the_rows(tmp_path, recorded, source, monke
     write(recorded.table("episode", "rewards"), source, 100)
     write(recorded.table("episode", "values").take(np.arange(ROWS)[::-1]), values, 77)
     message = r"v\.parquet has several values for episode \d+$"
+    refused(message, source, values=values, ends="terminated", memory=limit(500))
+    monkeypatch.setattr("fastgae.data.sorting.LEAST_MB", 1)
+    message = "the rows of episodes or their values are scattered, and duckdb needs more memory to sort them"
     refused(message, source, values=values, ends="terminated", memory=limit(500))
 
 

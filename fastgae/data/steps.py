@@ -149,14 +149,6 @@ def unknown_end(steps: RecordedSteps, last: Array, how: How) -> RowError | None:
     return _first(unknown & steps.truncated, "the episode is truncated", way) or _first(unknown, UNFLAGGED, way)
 
 
-def sample_of(steps: RecordedSteps, rows: int) -> RecordedSteps:
-    """Return the last rows. They need nothing from rows after them, and are the same wherever runs begin."""
-    begin = max(0, len(steps.rewards) - rows)
-    each = steps._asdict().items()
-    arrays: dict[str, Any] = {name: array[begin:] for name, array in each if isinstance(array, np.ndarray)}
-    return steps._replace(**arrays, name=lambda row: steps.name(begin + row))
-
-
 def disorder(steps: RecordedSteps, last: Array, following: Following | None) -> RowError | None:
     """Return the fault of the first step that does not rise by one in its episode, or comes again after a flag."""
     if steps.step is None:

@@ -1,5 +1,7 @@
 """Values in a file of their own: the same bits as with a column, and refused where they belong to other rows."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -42,7 +44,8 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
     ):
         refused(message, source, tmp_path / "out.parquet", values=str(tmp_path / name), memory=limit(500))
         assert not any(path.name.startswith("out") for path in tmp_path.iterdir())
-    refused("values 'no.parquet' does not exist, and no column has", source, values="no.parquet")
+    for missing in ("no.parquet", Path("no")):
+        refused(f"values '{missing}' does not exist, and no column has", source, values=missing)
 
 
 def test_next_values_of_another_critic(tmp_path, recorded, monkeypatch):

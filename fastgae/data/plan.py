@@ -78,17 +78,17 @@ class Values:
         """Write the values of a table to a file in the order of the source, to be read from there."""
         if not self._table.count:
             return
-        keys, names = columns.keys, self._table.schema.names
+        names = self._table.schema.names
         others = ", ".join(name for name in names if name != NAME)
+        keys = columns.keys if others else []  # values alone are in the order of the source
         alone = f"leave only {NAME!r}, in the order of the source"
         if others and not keys:
             raise DataError(f"{self.path} has {others} beside {NAME!r}, and the source has no names of rows: {alone}")
-        if others and (missing := [key for key in keys if key not in names]):
+        if missing := [key for key in keys if key not in names]:
             raise DataError(
                 f"{self.path} has no column {' and no '.join(missing)}, by which its rows would be found; there are "
                 f"{others}: rename them, or {alone}"
             )
-        keys = [key for key in keys if key in names]
         dtype, shape = self._numbers.dtype, (self._table.count, *self._numbers.shape[1:])
         file.unlink(missing_ok=True)
         if not self._copied(file, keys, advance):

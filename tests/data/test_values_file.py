@@ -104,5 +104,7 @@ def test_a_join_that_was_interrupted(tmp_path, recorded, source):
         interrupted(at, source, out, **how)
     assert_same_bits(computed(source, out, **how), recorded.result)
     assert names(tmp_path) == ["out.parquet", "source.parquet", "v.arrow"]
+    how["values"] = str(write(recorded.table("values"), tmp_path / "v.arrow", 77))  # in the order of the source
+    assert_same_bits(computed(source, tmp_path / "alone.parquet", **how), recorded.result)
     write(pa.table({"values": recorded.values + 1}), tmp_path / "v.arrow", 77)  # they are others now
     refused(r"out\.parquet exists already", source, out, **how)

@@ -9,32 +9,21 @@ from typing import Any, get_args
 import numpy as np
 
 from fastgae._call import MOST_STEPS, Array, working_dtype
-from fastgae._interop.arrays import OnDevice
 from fastgae._interop.libraries import as_array, as_numbers, first_in_list, is_tensor, is_weak
 from fastgae._support.misnamed import AUTORESET_ELSEWHERE, choose_one
 from fastgae._typing import Autoreset
 
-LARGEST_SINGLE = float(np.finfo(np.float32).max)
 LONGEST_SHOWN = 200  # characters of an argument in a message
 AUTORESET = get_args(Autoreset)
 
 
 def of_one_dtype(**given: object) -> list[Array]:
     """Return numbers in the working dtype of all of them."""
-    numbers, strong = [], []
-    for name, argument in given.items():
-        numbers.append(number := as_numbers(name, argument))
-        if argument is number or not is_weak(argument):
-            strong.append(number.dtype)
+    numbers = [as_numbers(name, argument) for name, argument in given.items()]
+    strong = (number.dtype for number, argument in zip(numbers, given.values(), strict=True) if not is_weak(argument))
     dtype = working_dtype(*strong)
-    return [number if number.dtype == dtype else _cast(number, dtype) for number in numbers]
-
-
-def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
-    if isinstance(array, OnDevice) or array.ndim or abs(array.item()) <= LARGEST_SINGLE:
-        return array.astype(dtype)
     with np.errstate(over="ignore"):  # a Python number beyond the working dtype becomes infinity
-        return array.astype(dtype)
+        return [number if number.dtype == dtype else number.astype(dtype) for number in numbers]
 
 
 def as_number(

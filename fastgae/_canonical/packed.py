@@ -6,15 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import ABSENT, WORKING_DTYPES, Array, Call, working_dtype
-from fastgae._canonical.arguments import (
-    LARGEST_SINGLE,
-    as_boundaries,
-    end_to_end,
-    of_one_dtype,
-    one_for_each,
-    refuse_per_env,
-    shown,
-)
+from fastgae._canonical.arguments import as_boundaries, end_to_end, of_one_dtype, one_for_each, refuse_per_env, shown
 from fastgae._canonical.frame import Frame, as_unit_interval
 from fastgae._interop.arrays import OnDevice, is_narrow
 from fastgae._interop.libraries import as_array
@@ -26,6 +18,7 @@ TERMINATED, TRUNCATED, LAST_VALUES, FINAL_VALUES, CU_SEQLENS = map(Call._fields.
 COEFFICIENTS = {name: Call._fields.index(name) for name in ("gamma", "gae_lambda", "returns_lambda")}
 BOOL = np.dtype(bool)
 NUMBERS = np.typecodes["AllInteger"] + "efd"  # wider floats, and those of other packages, are refused by the checks
+LARGEST_SINGLE = float(np.finfo(np.float32).max)
 NEAR = 8  # steps to look back one by one, which takes less time than to list all steps in the mask
 
 

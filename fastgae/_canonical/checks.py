@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -44,25 +44,15 @@ SETTINGS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-class Reading(NamedTuple):
-    """How the arguments of an estimator are read: fields of ``Call``, and what the estimator calls them."""
-
-    numbers: list[tuple[str, str, bool]]  # field, name, is required
-    fitted: list[tuple[str, str, Callable[[Frame, str, Any], Any], bool]]  # field, name, how, None is read, too
-
-
 @functools.cache
-def _reading(estimator: Declaration) -> Reading:
-    optional = {field for field, default in Call._field_defaults.items() if default is None} - {*estimator.required}
+def _fitted(estimator: Declaration) -> list[tuple[str, str, Callable[[Frame, str, Any], Any]]]:
+    """Return the fields that must fit the first one, what the estimator calls them, and how they are checked."""
     names = {field: estimator.word(field) for field in Call._fields}
-    return Reading(
-        [(field, names[field], field in estimator.required) for field in estimator.numbers],
-        [
-            (field, name, FITTED[ROLES[name]], field not in optional)
-            for field, name in names.items()
-            if ROLES[name] in FITTED and field not in ("rewards", "values", "final_values")  # their shapes differ
-        ],
-    )
+    return [
+        (field, name, FITTED[ROLES[name]])
+        for field, name in names.items()
+        if ROLES[name] in FITTED and field not in ("rewards", "values", "final_values")  # their shapes differ
+    ]
 
 
 def checked(estimator: Declaration, given: Call) -> Call:
@@ -78,14 +68,14 @@ def checked(estimator: Declaration, given: Call) -> Call:
         given, packed = checked_one_env(given)
     if "parents" in estimator.required:
         given, packed = as_one_tree(given)
-    reading, read = _reading(estimator), given._asdict()
-    numbers = [
-        (field, name)
-        for field, name, required in reading.numbers
-        if required or not (read[field] is None or read[field] is ABSENT)
+    read = given._asdict()
+    fields = [
+        field
+        for field in estimator.numbers
+        if field in estimator.required or not (read[field] is None or read[field] is ABSENT)
     ]
-    for (field, _), number in zip(numbers, of_one_dtype(**{name: read[field] for field, name in numbers}), strict=True):
-        read[field] = number
+    numbers = of_one_dtype(**{estimator.word(field): read[field] for field in fields})
+    read.update(zip(fields, numbers, strict=True))
     read["autoreset"] = mode = autoreset_mode(given.autoreset)
     call = Call._make(read.values())
     frame = frame_of(estimator.word("rewards"), call.rewards, call.time_axis)
@@ -94,9 +84,9 @@ def checked(estimator: Declaration, given: Call) -> Call:
         _check_one_sequence(call, longer, mode)
     if call.values is not ABSENT:
         _check_bootstrap(longer, call, frame)
-    for field, name, fitted, also_none in reading.fitted:
+    for field, name, fitted in _fitted(estimator):
         argument = read[field]
-        if argument is not ABSENT and (also_none or argument is not None):
+        if argument is not ABSENT and (argument is not None or Call._field_defaults[field] is not None):
             try:
                 read[field] = fitted(frame, name, argument)
             except ValueError as error:

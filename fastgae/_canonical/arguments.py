@@ -131,12 +131,12 @@ def integer_of(given: Any) -> int | None:
         return None
 
 
-def as_count(name: str, given: Any) -> int:
-    """Return a number of steps."""
+def as_count(name: str, given: Any, most: int = MOST_STEPS) -> int:
+    """Return a positive integer; a larger one than ``most`` counts as ``most``."""
     count = integer_of(given)
     if count is None or count < 1:
         raise ValueError(f"{name} must be a positive integer, got {shown(given)}")
-    return min(count, MOST_STEPS)
+    return min(count, most)
 
 
 def as_clip(name: str, given: Any) -> float:

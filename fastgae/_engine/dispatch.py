@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, DeviceBackend, ShortCut
-from fastgae._canonical.arguments import integer_of, shown
+from fastgae._canonical.arguments import as_count, shown
 from fastgae._support import memory
 from fastgae._support.misnamed import BACKENDS_ELSEWHERE, choose_one, elsewhere
 from fastgae._support.project import how_to_install
@@ -285,7 +285,7 @@ def on_devices(name: str, array: Any, num_threads: int | None = None) -> DeviceB
 
 def resolve_threads(num_threads: int | None) -> int:
     """Return num_threads, FASTGAE_NUM_THREADS or OMP_NUM_THREADS, the first that is given; or 0 for usable_cpus()."""
-    return _threads_in_environment() if num_threads is None else _positive("num_threads", num_threads)
+    return _threads_in_environment() if num_threads is None else as_count("num_threads", num_threads, MOST_THREADS)
 
 
 def _threads_in_environment() -> int:
@@ -293,12 +293,5 @@ def _threads_in_environment() -> int:
         # OMP_NUM_THREADS may be a list, one number per nesting level.
         text = (SETTINGS[name] or "").partition(",")[0].strip()
         if text:
-            return _positive(name, int(text) if text.isdecimal() else text)
+            return as_count(name, int(text) if text.isdecimal() else text, MOST_THREADS)
     return 0
-
-
-def _positive(name: str, given: object) -> int:
-    number = integer_of(given)
-    if number is None or number < 1:
-        raise ValueError(f"{name} must be a positive integer, got {shown(given)}")
-    return min(number, MOST_THREADS)

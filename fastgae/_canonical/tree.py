@@ -8,7 +8,7 @@ from fastgae._call import Array, Call
 from fastgae._canonical.arguments import as_integers, as_word, end_to_end, of_one_dtype, one_for_each, refuse_per_env
 from fastgae._canonical.frame import Frame
 from fastgae._interop.arrays import OnDevice
-from fastgae._interop.libraries import as_floats
+from fastgae._interop.libraries import as_numbers
 from fastgae._typing import TreeWeights
 
 ONE_PER_LEAF = "one per leaf, or one per node"
@@ -89,7 +89,7 @@ def _read_weights(weights: Any, nodes: int) -> Array | str:
     """Return a word, or numbers in float64."""
     if isinstance(weights, str):
         return as_word("weights", weights, get_args(TreeWeights), {}, ", or an array with one number per node")
-    numbers = as_floats("weights", weights).astype(np.float64)
+    numbers = as_numbers("weights", weights).astype(np.float64)
     if numbers.shape != (nodes,):
         raise ValueError(f"weights has shape {numbers.shape}; expected rewards' shape, {(nodes,)}")
     return numbers

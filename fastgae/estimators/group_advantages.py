@@ -12,7 +12,7 @@ from fastgae._canonical.frame import frame_of
 from fastgae._engine.declared import public
 from fastgae._equation.relative import Groups, on_device, relative
 from fastgae._interop.arrays import OnDevice
-from fastgae._interop.libraries import as_floats, takes_tensors
+from fastgae._interop.libraries import as_numbers, takes_tensors
 from fastgae._support.misnamed import RELATIVE_ELSEWHERE
 from fastgae._typing import ArrayLike, ArrayT, Baseline, Numbers, Scale
 from fastgae.estimators.normalize import as_ddof, as_eps
@@ -133,7 +133,7 @@ def _as_baseline(given: Any, shape: tuple[int, ...]) -> Any:
     """Return a word, or one number or one number per answer in float64."""
     if given is None or isinstance(given, str | bool):
         return _one_of("baseline", given, get_args(Baseline))
-    numbers = as_floats("baseline", given).astype(np.float64)
+    numbers = as_numbers("baseline", given).astype(np.float64)
     return one_for_each("baseline", numbers, shape, "rewards' shape", on_device=True)
 
 

@@ -16,7 +16,7 @@ from fastgae._engine import dispatch
 from fastgae._engine.declared import public
 from fastgae._engine.moments import center_and_scale, scale_of
 from fastgae._interop.arrays import OnDevice
-from fastgae._interop.libraries import as_floats, takes_tensors
+from fastgae._interop.libraries import as_numbers, takes_tensors
 from fastgae._support import memory, threads
 from fastgae._support.misnamed import NORMALIZE_ELSEWHERE
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Normalize, Numbers
@@ -147,7 +147,7 @@ def _as_moments(frame: Frame, mean: Any, std: Any) -> tuple[Array, Array] | None
     if mean is None or std is None:
         given, missing = ("std", "mean") if mean is None else ("mean", "std")
         raise ValueError(f"{given} is given without {missing}: pass both, or neither")
-    moments = {name: as_floats(name, given).astype(np.float64) for name, given in (("mean", mean), ("std", std))}
+    moments = {name: as_numbers(name, given).astype(np.float64) for name, given in (("mean", mean), ("std", std))}
     center, deviation = (frame.envs(name, array) for name, array in moments.items())
     if not isinstance(deviation, OnDevice) and (deviation < 0).any():
         raise ValueError(f"std must not be negative, got {deviation[deviation < 0][0]}")

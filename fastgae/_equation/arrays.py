@@ -184,7 +184,7 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
         traced = scan(deltas, lib.rounded(gamma, lib.coefficient(call.returns_lambda)), last=zero)
     returns = None if values is None else traced + values
     if ratios is not None:
-        after = xp.concatenate([advantages[1:], zero[None]])[: len(rewards)]
+        after = lib.next_existing(advantages, zero, None)
         advantages = lib.times(here, weight(call.advantage_clip), lib.plus(trace, deltas, decay, after))
     if exists is not None and not call.carry_over:
         advantages = lib.overwritten(advantages, ~exists, 0)

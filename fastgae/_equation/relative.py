@@ -26,7 +26,7 @@ class Groups:
     def means(self, numbers: Any, group: Any, counted: Any) -> tuple[Any, Any]:
         """Return for each answer the mean of its group, and the number of answers that count in the group."""
         used, theirs = (numbers, group) if counted is True else (numbers[counted], group[counted])
-        counts = np.bincount(theirs, minlength=0 if counted is True else int(group.max(initial=-1)) + 1)
+        counts = np.bincount(theirs, minlength=int(group.max(initial=-1)) + 1)
         return means_by_group(used, theirs, counts)[group], counts.astype(np.float64)[group]
 
     def times(self, one: Any, other: Any) -> Any:

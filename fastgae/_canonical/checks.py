@@ -62,9 +62,7 @@ def checked(estimator: Declaration, given: Call) -> Call:
     ``autoreset="next_step"``, reset rows are left out of it. Packed sequences become one env.
     """
     packed: dict[str, Any] = {}
-    if given.cu_seqlens is ABSENT:
-        given = given._replace(cu_seqlens=None)
-    elif given.cu_seqlens is not None:
+    if given.cu_seqlens is not None and given.cu_seqlens is not ABSENT:
         given, packed = checked_one_env(given)
     if "parents" in estimator.required:
         given, packed = as_one_tree(given)
@@ -75,13 +73,12 @@ def checked(estimator: Declaration, given: Call) -> Call:
         if field in estimator.required or not (read[field] is None or read[field] is ABSENT)
     ]
     numbers = of_one_dtype(**{estimator.word(field): read[field] for field in fields})
-    read.update(zip(fields, numbers, strict=True))
-    read["autoreset"] = mode = autoreset_mode(given.autoreset)
+    read.update(zip(fields, numbers, strict=True), autoreset=autoreset_mode(given.autoreset))
     call = Call._make(read.values())
     frame = frame_of(estimator.word("rewards"), call.rewards, call.time_axis)
     longer = _is_longer(frame, call.values)
-    if call.terminated is None and "terminated" not in estimator.required:
-        _check_one_sequence(call, longer, mode)
+    if call.terminated is None:
+        _check_one_sequence(call, longer)
     if call.values is not ABSENT:
         _check_bootstrap(longer, call, frame)
     for field, name, fitted in _fitted(estimator):
@@ -94,9 +91,9 @@ def checked(estimator: Declaration, given: Call) -> Call:
                     raise ValueError(f"{error}; values holds flags: did you swap values and terminated?") from error
                 raise
     call = Call._make(read.values())
-    if call.prev_done is not None and mode != NEXT_STEP:
+    if call.prev_done is not None and call.autoreset != NEXT_STEP:
         raise ValueError('prev_done tells where row 0 is a reset row, and only autoreset="next_step" has reset rows')
-    _check_final_values(call, mode)
+    _check_final_values(call)
     for field, setting in SETTINGS.items():
         if field in estimator.fields:
             read[field] = setting(field, read[field])
@@ -111,7 +108,7 @@ def checked(estimator: Declaration, given: Call) -> Call:
         if call.next_values is not None and not on_device:
             return cut_at_the_end(Library(call.rewards, frame.axis), call)
     # The backend of a GPU finds the reset rows itself, because to find them here would mean to wait for the GPU.
-    return without_reset_rows(call) if mode == NEXT_STEP and not on_device else call
+    return without_reset_rows(call) if call.autoreset == NEXT_STEP and not on_device else call
 
 
 def _holds_flags(given: Any) -> bool:
@@ -157,7 +154,7 @@ def warn_of_reset_rows(call: Call) -> None:
         )
 
 
-def _check_one_sequence(call: Call, longer: bool, mode: str | None) -> None:
+def _check_one_sequence(call: Call, longer: bool) -> None:
     """Check a call where ``terminated`` is None: every env is one sequence, with the value after it in last_values."""
     last = call.last_advantages if call.values is ABSENT else call.last_values
     none = "terminated=None says that no step ends an episode"
@@ -165,7 +162,7 @@ def _check_one_sequence(call: Call, longer: bool, mode: str | None) -> None:
         raise ValueError(
             f"{none}, but truncated is given: pass both; terminated is all False if no episode ended for good"
         )
-    if mode == NEXT_STEP:
+    if call.autoreset == NEXT_STEP:
         raise ValueError(
             f'{none}, but autoreset="next_step" is given: pass terminated, because the reset rows follow its flags'
         )
@@ -202,7 +199,7 @@ def _check_bootstrap(longer: bool, call: Call, frame: Frame) -> None:
     )
 
 
-def _check_final_values(call: Call, mode: str | None) -> None:
+def _check_final_values(call: Call) -> None:
     """Check that V' after a truncated step is given exactly once."""
     final, truncated, following = call.final_values, call.truncated, call.next_values is not None
     if truncated is None:
@@ -213,7 +210,7 @@ def _check_final_values(call: Call, mode: str | None) -> None:
             "truncated too, or leave final_values out"
         )
     if final is None:
-        if following or mode == NEXT_STEP:
+        if following or call.autoreset == NEXT_STEP:
             return
         why = mode_of_values = ""
         if call.values is not ABSENT:
@@ -223,7 +220,7 @@ def _check_final_values(call: Call, mode: str | None) -> None:
             f"truncated is given, but {why}the value after a truncated step is unknown: pass final_values (V of the "
             f"final observations), or next_values (V of every next observation before any reset){mode_of_values}"
         )
-    if mode == NEXT_STEP:
+    if call.autoreset == NEXT_STEP:
         raise ValueError('autoreset="next_step" has V of the final observations in values: leave final_values out')
     if following:
         raise ValueError("final_values and next_values both hold the value after a truncated step: keep one")
@@ -250,7 +247,7 @@ def _check_ends(call: Call) -> None:
     if call.next_values is not None and call.last_advantages is not None:
         raise ValueError(GIVEN_TWICE.format("last_values and next_values"))
     known = call.next_values is not None or call.last_advantages is not None
-    if call.terminated is None or known or isinstance(call.rewards, OnDevice):
+    if known or isinstance(call.rewards, OnDevice):
         return  # On a GPU the flags are not read: after an episode that the rollout does not end, the value is 0.
     done = call.terminated if call.truncated is None else call.terminated | call.truncated
     if not _end_with(done, call.mask, call.time_axis):

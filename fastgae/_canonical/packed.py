@@ -112,8 +112,8 @@ def checked_one_env(given: Call) -> tuple[Call, dict[str, Any]]:
         refuse_per_env(given.normalize, "packed sequences")
         packed = _for_kernel(given, len(rewards), last)
         ones = {name: 1.0 for name in COEFFICIENTS if name in packed}
-        return given._replace(cu_seqlens=None, rewards=rewards, values=values, last_values=0.0, **ones), packed
-    return Call._make(_one_env(given._replace(rewards=rewards, values=values), last))._replace(cu_seqlens=None), {}
+        return given._replace(rewards=rewards, values=values, last_values=0.0, **ones), packed
+    return Call._make(_one_env(given._replace(rewards=rewards, values=values), last)), {}
 
 
 def _for_kernel(given: Call, total: int, last: Array | None) -> dict[str, Any]:

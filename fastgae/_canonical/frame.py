@@ -14,14 +14,17 @@ from fastgae._typing import Output
 
 
 class Frame(NamedTuple):
-    """The first argument of a call: its name, its shape, its axis of time, and its shape without that axis."""
+    """The first argument of a call: its name, its shape and its axis of time."""
 
     name: str
     shape: tuple[int, ...]
     axis: int
-    without_time: tuple[int, ...]
     on_device: bool = False  # on a GPU; then one number stays one number
     names_time_axis: bool = True  # the function has an argument time_axis, which advice may name
+
+    @property
+    def without_time(self) -> tuple[int, ...]:
+        return (*self.shape[: self.axis], *self.shape[self.axis + 1 :])
 
     @property
     def one_longer(self) -> tuple[int, ...]:
@@ -121,10 +124,10 @@ class Frame(NamedTuple):
     def _fits_another_axis(self, shape: tuple[int, ...], per_env: bool) -> str:
         if len(shape) == 2 and shape[::-1] in (self.shape, self.one_longer):
             return f"; its axes are in another order than those of {self.name}"
-        shapes = ((*self.shape[:axis], *self.shape[axis + 1 :]) for axis in range(len(self.shape)))
-        others = (self._replace(axis=axis, without_time=without_time) for axis, without_time in enumerate(shapes))
-        fits = [(each.axis, (each.without_time, each.one_step) if per_env else (each.one_longer,)) for each in others]
-        found = [str(axis) for axis, shapes in fits if shape in shapes and axis != self.axis and self.names_time_axis]
+        found = []
+        for other in (self._replace(axis=axis) for axis in range(len(self.shape)) if self.names_time_axis):
+            if shape in ((other.without_time, other.one_step) if per_env else (other.one_longer,)):
+                found.append(str(other.axis))
         return f"; it fits time_axis={' or '.join(found)}" if found else ""
 
     def _not_per_env(self, name: str, array: Array, or_else: str = "") -> ValueError:
@@ -203,9 +206,7 @@ def frame_of(name: str, array: Array, time_axis: int, names_time_axis: bool = Tr
     if not -array.ndim <= axis < array.ndim:
         dimensions = f"{array.ndim} dimension{'s'[: array.ndim > 1]}"
         raise ValueError(f"time_axis={shown(axis)} is out of range for {name} with {dimensions}")
-    axis %= array.ndim
-    without_time = array.shape[:axis] + array.shape[axis + 1 :]
-    return Frame(name, array.shape, axis, without_time, isinstance(array, OnDevice), names_time_axis)
+    return Frame(name, array.shape, axis % array.ndim, isinstance(array, OnDevice), names_time_axis)
 
 
 def as_flags(name: str, given: object, check: Callable[[str, Array], None] | None = None) -> Array:
@@ -227,8 +228,8 @@ def as_flags(name: str, given: object, check: Callable[[str, Array], None] | Non
     return ones
 
 
-def as_unit_interval(name: str, given: Any, check: Callable[[str, Array], None]) -> Any:
-    """Return a float, or a float64 array that passes ``check``; all numbers must be in [0, 1]."""
+def as_unit_interval(name: str, given: Any, check: Callable[[str, Array], None] | None = None) -> Any:
+    """Return a float, or a float64 array; all numbers must be in [0, 1]. ``check`` is called as in ``as_flags``."""
     if type(given) is not float:
         check_wide(name, given)
         if getattr(given, "ndim", 0) or isinstance(given, list | tuple | OnDevice):
@@ -242,8 +243,9 @@ def as_unit_interval(name: str, given: Any, check: Callable[[str, Array], None])
     return given
 
 
-def _unit_intervals(name: str, array: Array, check: Callable[[str, Array], None]) -> Array:
-    check(name, array)
+def _unit_intervals(name: str, array: Array, check: Callable[[str, Array], None] | None) -> Array:
+    if check is not None:
+        check(name, array)
     if isinstance(array, OnDevice):
         return array
     inside = (array >= 0.0) & (array <= 1.0)

@@ -86,7 +86,7 @@ def _one_env(given: tuple[Any, ...], last: Array | None) -> tuple[Any, ...]:
 def _flags(name: str, given: Any, like: Array) -> Array | None:
     if given is None or (type(given) is np.ndarray and given.dtype == BOOL and given.shape == like.shape):
         return given
-    return Frame("rewards", like.shape, 0, ()).flags(name, given)
+    return Frame("rewards", like.shape, 0).flags(name, given)
 
 
 def _look_back(exists: Array, firsts: Array, steps: Array, left: Array) -> None:
@@ -126,7 +126,7 @@ def _for_kernel(given: Call, total: int, last: Array | None) -> dict[str, Any]:
         last = one_for_each("last_values", last, (sequences,), "one per sequence", on_device=True)
     coefficients = {name: getattr(given, name) for name in COEFFICIENTS}
     per_sequence = {
-        name: as_unit_interval(name, coefficient, _fits)
+        name: as_unit_interval(name, coefficient)
         for name, coefficient in coefficients.items()
         if _is_per_sequence(name, coefficient, sequences, total)
     }
@@ -139,7 +139,7 @@ def _numbers(given: Call) -> tuple[Array, Array, Array | None]:
     shape = end_to_end("rewards", given.rewards, whole).shape
     optional = {} if given.last_values is None else {"last_values": given.last_values}
     rewards, values, *last = of_one_dtype(rewards=given.rewards, values=given.values, **optional)
-    return rewards, Frame("rewards", shape, 0, ()).steps("values", values), last[0] if last else None
+    return rewards, Frame("rewards", shape, 0).steps("values", values), last[0] if last else None
 
 
 def _advice(starts: Array, total: int) -> str:
@@ -156,7 +156,7 @@ def _per_step(name: str, coefficient: Any, starts: Array) -> Any:
     given = as_array(name, coefficient) if isinstance(coefficient, list | tuple) else coefficient
     if not _is_per_sequence(name, given, len(starts) - 1, int(starts[-1])):
         return given
-    return np.repeat(as_unit_interval(name, given, _fits)[:, 0], np.diff(starts).astype(np.intp))
+    return np.repeat(as_unit_interval(name, given)[:, 0], np.diff(starts).astype(np.intp))
 
 
 def _is_per_sequence(name: str, given: Any, sequences: int, total: int) -> bool:
@@ -170,7 +170,3 @@ def _is_per_sequence(name: str, given: Any, sequences: int, total: int) -> bool:
         f"{name} has shape {shape}; expected one number, one per step, {(total,)}, or one per sequence, "
         f"{(sequences, 1)}"
     )
-
-
-def _fits(name: str, array: Array) -> None:
-    """Accept an array whose shape has been checked."""

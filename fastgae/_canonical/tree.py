@@ -27,7 +27,7 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     values = np.zeros(len(rewards), rewards.dtype) if no_critic else given.values
     given_last = {} if given.last_values is None else {"last_values": given.last_values}
     rewards, values, *last = of_one_dtype(rewards=rewards, values=values, **given_last)
-    frame = Frame("rewards", rewards.shape, 0, ())
+    frame = Frame("rewards", rewards.shape, 0)
     values = frame.steps("values", values)
     none = np.zeros(len(rewards), bool)
     terminated = none if given.terminated is None else frame.flags("terminated", given.terminated)

@@ -40,7 +40,7 @@ Axes = tuple[int | str, ...]
 def _coefficients(name: str, given: object) -> Any:
     """Return a float, or an array of numbers in [0, 1], whose shape has been checked."""
     check_wide(name, given)
-    return as_unit_interval(name, as_numpy(name, given), lambda name, array: None)
+    return as_unit_interval(name, as_numpy(name, given))
 
 
 def _discounts(name: str, given: object) -> Array:

@@ -42,13 +42,7 @@ def scale_of(std: Array, eps: float) -> Array:
 
 def _mean(sums: Array, counts: Array, by: str, layout: Layout, ddof: int = 0) -> Array:
     """Return (N,): sum / (count - ddof) of each env, or, for every env, the quotient over all envs."""
-    per_env = tree_sum(np, sums)
-    if by == "per_env":
-        means: Array = per_env / _divisor(counts, ddof)
-        return means
-    return np.full(len(counts), tree_sum(np, layout.in_caller_order(per_env)) / _divisor(counts.sum(), ddof))
-
-
-def _divisor(counts: Array, ddof: int) -> Array:
-    """Return counts - ddof, or NaN if there are too few steps."""
-    return np.where(counts > ddof, counts - ddof, np.nan)
+    total = tree_sum(np, sums)
+    if by == "global":
+        total, counts = tree_sum(np, layout.in_caller_order(total)), counts.sum()
+    return np.full(sums.shape[1], total / np.where(counts > ddof, counts - ddof, np.nan))  # NaN: too few steps

@@ -139,9 +139,7 @@ def _checked_out(estimator: Declaration, frame: Frame, call: Call) -> tuple[Any,
 
 def warn_of_reset_rows(call: Call) -> None:
     """Warn if row 0 looks like a reset row: its reward is 0, as in all rows after a done, and in no other row."""
-    if call.autoreset != NEXT_STEP or call.prev_done is not None or isinstance(call.rewards, OnDevice):
-        return
-    if not call.rewards.size:
+    if call.autoreset != NEXT_STEP or call.prev_done is not None or not call.rewards.size:
         return
     ends = call.terminated if call.truncated is None else call.terminated | call.truncated
     zero, done = (np.moveaxis(array, call.time_axis, 0) for array in (call.rewards == 0, ends))
@@ -224,21 +222,23 @@ def _check_final_values(call: Call) -> None:
         raise ValueError('autoreset="next_step" has V of the final observations in values: leave final_values out')
     if following:
         raise ValueError("final_values and next_values both hold the value after a truncated step: keep one")
-    if isinstance(final, OnDevice) and kind_of(final.array) == "jax":
-        if final.shape != truncated.shape and final.ndim != 1:
+    if final.shape == truncated.shape:
+        return
+    if not isinstance(final, OnDevice):
+        if final.shape != (count := np.count_nonzero(truncated),):
             raise ValueError(
-                f"final_values has shape {final.shape}; expected one dimension, one per True of truncated, or rewards' "
+                f"final_values has shape {final.shape}; expected ({count},), one per True of truncated, or rewards' "
                 f"shape {truncated.shape}"
             )
-    elif isinstance(final, OnDevice) and final.shape != truncated.shape:
+    elif kind_of(final.array) != "jax":
         raise ValueError(
             f"final_values has shape {final.shape}; expected rewards' shape {truncated.shape}: to count the flags of "
             "truncated, the program would have to wait for the GPU"
         )
-    elif final.shape != truncated.shape and final.shape != (count := np.count_nonzero(truncated),):
+    elif final.ndim != 1:
         raise ValueError(
-            f"final_values has shape {final.shape}; expected ({count},), one per True of truncated, or rewards' shape "
-            f"{truncated.shape}"
+            f"final_values has shape {final.shape}; expected one dimension, one per True of truncated, or rewards' "
+            f"shape {truncated.shape}"
         )
 
 

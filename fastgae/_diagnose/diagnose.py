@@ -14,11 +14,9 @@ from fastgae._canonical.frame import frame_of
 from fastgae._diagnose import bootstrap, fit, flags, numerics, rows
 from fastgae._diagnose.report import Diagnosis, Finding, Overview, Places
 from fastgae._diagnose.steps import Steps, episode_lengths, number_of
-from fastgae._engine.declared import declared, public
+from fastgae._engine.declared import public
 from fastgae._typing import ArrayLike, Autoreset, Misnamed, Normalize
 from fastgae.estimators.gae import gae
-
-GAE = declared(gae)
 
 # Mistakes that affect the whole call are reported before those that affect some steps.
 DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
@@ -120,7 +118,7 @@ def diagnose(
         rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask,
         gamma, gae_lambda, time_axis, None, normalize, last_advantages, returns_lambda, tail_normalized, carry_over,
     )  # fmt: skip
-    call = checked(GAE, given)
+    call = checked(gae.declaration, given)  # type: ignore[attr-defined]
     steps = Steps(call, frame_of("rewards", call.rewards, call.time_axis).flags_or_none("mask", mask))
     with np.errstate(all="ignore"):  # NaN and infinity in the data need no warning
         found = (_found(DETECTORS, steps) or _found(OF_FIT, steps)) if steps.exists.any() else []

@@ -44,27 +44,6 @@ def public(function: Function) -> Function:
     return called  # type: ignore[return-value]
 
 
-def declared(
-    function: Callable[..., Any], words: Mapping[str, str] | None = None, result: str | None = None
-) -> Declaration:
-    """Return what the checks must know of a function. ``words``: what it calls some fields of ``Call``."""
-    words = dict(words or {})
-    parameters = inspect.signature(function).parameters
-    known = {words.get(field, field): place for place, field in enumerate(Call._fields)}
-    fields = {name: known[name] for name in parameters if name in known}
-    needed = {name: fields[name] for name, each in parameters.items() if each.default is each.empty}
-    return Declaration(
-        fields=fields,
-        needed=needed,
-        numbers=tuple(field for field in Call._fields if words.get(field, field) in NUMBERS),
-        required=tuple(
-            Call._fields[place] for name, place in needed.items() if "None" not in parameters[name].annotation
-        ),
-        words=words,
-        result=result,
-    )
-
-
 def estimator(
     *, result: str | None = None, words: Mapping[str, str] | None = None, in_torch: bool = True
 ) -> Callable[[Function], Function]:
@@ -76,13 +55,27 @@ def estimator(
     say more than Python's.
     """
 
+    words = dict(words or {})
+    known = {words.get(field, field): place for place, field in enumerate(Call._fields)}
+
     def decorated(function: Function) -> Function:
-        parameters = inspect.signature(shows_its_source(function)).parameters.values()
+        parameters = inspect.signature(shows_its_source(function)).parameters
+        fields = {name: known[name] for name in parameters if name in known}
+        needed = {name: fields[name] for name, each in parameters.items() if each.default is each.empty}
+        required = (name for name in needed if "None" not in parameters[name].annotation)
         made: Any = function
-        made.declaration = declared(function, words, result)
-        defaults = {each.name: MISSING if each.default is each.empty else each.default for each in parameters}
-        made.__defaults__ = tuple(defaults[each.name] for each in parameters if each.kind is not each.KEYWORD_ONLY)
-        made.__kwdefaults__ = {each.name: defaults[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
+        made.declaration = Declaration(
+            fields=fields,
+            needed=needed,
+            numbers=tuple(field for field in Call._fields if words.get(field, field) in NUMBERS),
+            required=tuple(Call._fields[fields[name]] for name in required),
+            words=words,
+            result=result,
+        )
+        defaults = {name: MISSING if each.default is each.empty else each.default for name, each in parameters.items()}
+        by_name = [name for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY]
+        made.__defaults__ = tuple(default for name, default in defaults.items() if name not in by_name)
+        made.__kwdefaults__ = {name: defaults[name] for name in by_name}
         return takes_tensors(in_torch=in_torch)(function)
 
     return decorated

@@ -118,6 +118,7 @@ NO_DEFAULT = {
 
 # Functions in which they are something else.
 NO_DEFAULT_OF = {
+    "diagnose": dict.fromkeys(("rewards", "values"), "pass the arguments of a call of gae, and not its result"),
     "gae_tree": {
         "rewards": "pass the reward of every node, an array of shape (n,)",
         "values": "pass V before every node, or 0.0 if there is no critic",
@@ -127,8 +128,6 @@ NO_DEFAULT_OF = {
     "retrace": {"values": "pass Q of the action of every step", "terminated": _ENDS},
     "valid_steps": {"terminated": _ENDS},
 }
-
-OF_DIAGNOSE = "pass the arguments of a call of gae, and not its result"
 
 # Arguments that a function has no counterpart of. gae_packed alone takes the boundaries of sequences.
 _LENGTHS = (
@@ -356,7 +355,6 @@ def missing(function: Callable[..., Any], names: list[str], may_be_none: bool = 
     """Return the error for arguments without a default that are not given, or are None where that may not be."""
     of_function = NO_DEFAULT | NO_DEFAULT_OF.get(function.__name__, {})
     known = {} if function.__module__.startswith("fastgae.compat.") else of_function
-    known = dict.fromkeys(names, OF_DIAGNOSE) if function.__name__ == "diagnose" else known
     advice = [known[name] for name in names[:1] if name in known]
     advice = advice if may_be_none else [each.partition(", or None")[0] for each in advice]
     some = f"argument {names[0]!r}" if len(names) == 1 else f"arguments {', '.join(map(repr, names))}"

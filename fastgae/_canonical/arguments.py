@@ -30,13 +30,12 @@ def as_number(
     name: str, given: Any, expected: str, kinds: str = "iuf", otherwise: type[Exception] = ValueError
 ) -> float:
     """Return a number as a float. ``kinds`` are the kinds of NumPy numbers to accept."""
-    kind: str
-    if isinstance(given, np.generic):
-        kind = given.dtype.kind
-    elif isinstance(given, np.ndarray):
+    if isinstance(given, np.generic | np.ndarray):
         kind = "" if given.ndim or isinstance(given, np.ma.MaskedArray) else given.dtype.kind
-    else:
-        kind = "b" if isinstance(given, bool) else "f" if _has_number(given) else ""
+    elif isinstance(given, bool):
+        kind = "b"
+    else:  # float() would also parse text or the bytes of a buffer
+        kind = "f" if hasattr(type(given), "__float__") or hasattr(type(given), "__index__") else ""
     cause: Exception | None = None
     if kind and kind in kinds:
         try:
@@ -48,16 +47,11 @@ def as_number(
     raise otherwise(f"{name} must be {expected}, got {shown(given)}") from cause
 
 
-def _has_number(given: object) -> bool:
-    """Return whether float() would read a number, and not parse text or the bytes of a buffer."""
-    return hasattr(type(given), "__float__") or hasattr(type(given), "__index__")
-
-
-def end_to_end(name: str, given: object, whole: str) -> Array:
-    """Return numbers of one dimension, which hold all sequences, or all nodes."""
-    array = as_numbers(name, given)
+def end_to_end(rewards: object, whole: str) -> Array:
+    """Return rewards of one dimension, which hold all sequences, or all nodes."""
+    array = as_numbers("rewards", rewards)
     if array.ndim != 1:
-        raise ValueError(f"{name} has shape {array.shape}; expected one dimension, {whole}")
+        raise ValueError(f"rewards has shape {array.shape}; expected one dimension, {whole}")
     return array
 
 
@@ -75,11 +69,11 @@ def as_integers(name: str, given: object, expected: str = "integers") -> Array:
     return array.astype(np.int64, copy=False)
 
 
-def as_boundaries(name: str, given: object) -> Array:
+def as_boundaries(cu_seqlens: object) -> Array:
     """Return a one-dimensional array of at least one integer as int64."""
-    array = as_integers(name, given)
+    array = as_integers("cu_seqlens", cu_seqlens)
     if array.ndim != 1 or not len(array):
-        raise ValueError(f"{name} has shape {array.shape}; expected (sequences + 1,)")
+        raise ValueError(f"cu_seqlens has shape {array.shape}; expected (sequences + 1,)")
     return array
 
 

@@ -48,7 +48,7 @@ def as_one_env(given: tuple[Any, ...]) -> tuple[Any, ...]:
 def _one_env(given: tuple[Any, ...], last: Array | None) -> tuple[Any, ...]:
     rewards, _, terminated, _, mask, normalize, boundaries = _read(given)
     refuse_per_env(normalize, "packed sequences")
-    starts, total = as_boundaries("cu_seqlens", boundaries), len(rewards)
+    starts, total = as_boundaries(boundaries), len(rewards)
     firsts, nexts = starts[:-1], starts[1:]
     some = nexts > firsts  # compared, because differences can overflow
     whole = np.count_nonzero(some) == len(some)
@@ -118,7 +118,7 @@ def checked_one_env(given: Call) -> tuple[Call, dict[str, Any]]:
 
 def _for_kernel(given: Call, total: int, last: Array | None) -> dict[str, Any]:
     """Check all but the numbers of the boundaries, which the kernel reads. It needs no flags where sequences end."""
-    starts = as_boundaries("cu_seqlens", given.cu_seqlens)
+    starts = as_boundaries(given.cu_seqlens)
     sequences = len(starts) - 1
     if total and not sequences:
         raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, but has no sequence")
@@ -136,7 +136,7 @@ def _for_kernel(given: Call, total: int, last: Array | None) -> dict[str, Any]:
 def _numbers(given: Call) -> tuple[Array, Array, Array | None]:
     """Return rewards, values and the values after sequences in one dtype."""
     whole = "all sequences end to end. gae takes a padded batch, with mask and time_axis=1"
-    shape = end_to_end("rewards", given.rewards, whole).shape
+    shape = end_to_end(given.rewards, whole).shape
     optional = {} if given.last_values is None else {"last_values": given.last_values}
     rewards, values, *last = of_one_dtype(rewards=given.rewards, values=given.values, **optional)
     return rewards, Frame("rewards", shape, 0).steps("values", values), last[0] if last else None

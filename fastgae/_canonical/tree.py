@@ -22,7 +22,7 @@ SORT = (
 def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     """Return the unchecked call of one env, from a call with ``parents``, and what to replace after its checks."""
     refuse_per_env(given.normalize, "the nodes of trees")
-    rewards = end_to_end("rewards", given.rewards, "all nodes of all trees")
+    rewards = end_to_end(given.rewards, "all nodes of all trees")
     no_critic = type(given.values) in (int, float) and given.values == 0
     values = np.zeros(len(rewards), rewards.dtype) if no_critic else given.values
     given_last = {} if given.last_values is None else {"last_values": given.last_values}

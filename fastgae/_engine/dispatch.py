@@ -285,10 +285,8 @@ def on_devices(name: str, array: Any, num_threads: int | None = None) -> DeviceB
 
 def resolve_threads(num_threads: int | None) -> int:
     """Return num_threads, FASTGAE_NUM_THREADS or OMP_NUM_THREADS, the first that is given; or 0 for usable_cpus()."""
-    return _threads_in_environment() if num_threads is None else as_count("num_threads", num_threads, MOST_THREADS)
-
-
-def _threads_in_environment() -> int:
+    if num_threads is not None:
+        return as_count("num_threads", num_threads, MOST_THREADS)
     for name in ("FASTGAE_NUM_THREADS", "OMP_NUM_THREADS"):
         # OMP_NUM_THREADS may be a list, one number per nesting level.
         text = (SETTINGS[name] or "").partition(",")[0].strip()

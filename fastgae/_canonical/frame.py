@@ -111,7 +111,7 @@ class Frame(NamedTuple):
             return f"; if these are lengths, pass {name}={fits}"
         if shape == self.shape:
             return f"; it has one number per step: pass one row, such as {name}[{':, ' * self.axis}-1]"
-        if shape == self.without_time and not per_env:
+        if shape == self.without_time:
             return "; it has one number per env, and one per step is needed"
         if shape == self.shape[self.axis : self.axis + 1] and not per_env:
             shared = f": pass {name}[{'None' if self.axis else ':, None'}]" if flags and len(self.shape) == 2 else ""

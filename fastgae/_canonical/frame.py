@@ -174,7 +174,7 @@ class Frame(NamedTuple):
             None if array is None else self.output(array, like, name) for array, name in zip(out, names, strict=True)
         )
         given = [array for array in (advantages, returns) if array is not None and array is not NEW]
-        if len(given) == 2 and _share_memory(*given):
+        if len(given) == 2 and np.shares_memory(*map(self._memory_of, given)):
             raise ValueError("out[0] and out[1] share memory: pass two arrays")
         return advantages, returns
 
@@ -186,7 +186,7 @@ class Frame(NamedTuple):
             raise TypeError(f"{name} must be a tensor on the device of {self.name}, got {type(out).__name__}")
         if not self.on_device and (not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray)):
             raise TypeError(f"{name} must be a NumPy array, got {type(out).__name__}")
-        memory = out.addresses() if self.on_device else out
+        memory = self._memory_of(out)
         self.steps(name, memory)
         if out.dtype != like.dtype:
             raise TypeError(f"{name} has dtype {out.dtype}; expected the working dtype {like.dtype}")
@@ -195,6 +195,9 @@ class Frame(NamedTuple):
         if not memory.flags.forc and _overlaps_itself(memory):
             raise ValueError(f"{name} is an overlapping or broadcast view: several of its elements share memory")
         return out
+
+    def _memory_of(self, out: Any) -> Any:
+        return out.addresses() if self.on_device else out
 
 
 def frame_of(name: str, array: Array, time_axis: int, names_time_axis: bool = True) -> Frame:
@@ -253,12 +256,6 @@ def _unit_intervals(name: str, array: Array, check: Callable[[str, Array], None]
         where = tuple(int(i) for i in np.argwhere(~inside)[0])
         raise ValueError(f"{name} must be in [0, 1], got {array[where]} at index {where}")
     return array
-
-
-def _share_memory(one: Any, other: Any) -> bool:
-    if isinstance(one, OnDevice):
-        one, other = one.addresses(), other.addresses()
-    return np.shares_memory(one, other)
 
 
 def _overlaps_itself(array: Array) -> bool:

@@ -54,7 +54,6 @@ def estimator(
     only those of JAX, can hold its calls. An argument without a default gets the default MISSING, so that the error can
     say more than Python's.
     """
-
     words = dict(words or {})
     known = {words.get(field, field): place for place, field in enumerate(Call._fields)}
 

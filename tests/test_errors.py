@@ -111,3 +111,5 @@ def test_no_error_advises_what_the_function_does_not_have():
         fastgae.discounted_returns(natural.ONES, natural.FLAGS, natural.FLAGS, last_values=natural.ROW)
     with pytest.raises(ValueError, match=r"and their gamma$"):  # values of 0 alone are no flags
         fastgae.gae(natural.ONES, 0 * natural.ONES, natural.ONES / 2, last_values=0.0)
+    with pytest.raises(ValueError, match=r"^mask must hold 0 or 1, got 0.5 at index \(0, 0\)$"):  # nothing is swapped
+        fastgae.gae(natural.ONES, np.eye(4, 3), natural.FLAGS, last_values=0.0, mask=natural.ONES / 2)

@@ -225,7 +225,8 @@ def as_flags(name: str, given: object, check: Callable[[str, Array], None] | Non
     # NumPy counts integers fast, but floats one by one, so floats are counted as bool.
     if np.count_nonzero(ones) != np.count_nonzero(array.astype(bool) if array.dtype.kind == "f" else array):
         where = tuple(int(i) for i in np.argwhere(ones != (array != 0))[0])
-        discounts = array.dtype.kind == "f" and (array >= 0).all() and len(np.unique(array)) <= 2
+        may_be_discounts = array.dtype.kind == "f" and "mask" not in name  # a mask is no flag of an end
+        discounts = may_be_discounts and (array >= 0).all() and len(np.unique(array)) <= 2
         advice = f"; if these are discounts, pass {name}=discounts == 0 and their gamma" if discounts else ""
         raise ValueError(f"{name} must hold 0 or 1, got {array[where]} at index {where}{advice}")
     return ones

@@ -268,9 +268,9 @@ def _normalized(matrix: Any, exists: Any, by: str, moments: Any, ddof: int, eps:
         return matrix
     wide = matrix.astype(canonical(np.float64))
     if moments is None:
-        mean = _mean(_block_sums(wide, exists), exists, wide, by, 0)
+        mean = _mean(_block_sums(wide), exists, wide, by, 0)
         centered, here = wide - mean, equation.is_open(exists, None)
-        variance = _mean(_block_sums(_times(here, centered, centered), exists), exists, wide, by, ddof)
+        variance = _mean(_block_sums(_times(here, centered, centered)), exists, wide, by, ddof)
         still = variance == 0  # the root has no derivative at 0
         moments = mean, jnp.where(still, 0, jnp.sqrt(jnp.where(still, 1, variance)))
     mean, std = moments
@@ -278,12 +278,10 @@ def _normalized(matrix: Any, exists: Any, by: str, moments: Any, ddof: int, eps:
     return scaled if exists is None else jnp.where(exists, scaled, matrix)
 
 
-def _block_sums(terms: Any, exists: Any) -> Any:
-    """Sum over each MOMENT_STEPS steps, in the order of time."""
-    if exists is not None:
-        terms = jnp.where(exists, terms, -0.0)
+def _block_sums(terms: Any) -> Any:
+    """Sum over each MOMENT_STEPS steps, in the order of time. A step that does not exist has 0."""
     missing = -len(terms) % MOMENT_STEPS
-    terms = jnp.concatenate([terms, jnp.full((missing, *terms.shape[1:]), -0.0)])
+    terms = jnp.concatenate([terms, jnp.zeros((missing, *terms.shape[1:]))])
     rows = jnp.moveaxis(terms.reshape(-1, MOMENT_STEPS, *terms.shape[1:]), 1, 0)
     return lax.scan(lambda total, row: (total + row, None), _varying(jnp.zeros_like(rows[0]), rows), rows)[0]
 

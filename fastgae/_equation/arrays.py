@@ -54,6 +54,9 @@ class Library:
     def minus(self, one: Any, other: Any) -> Any:
         return self.xp.subtract(one, other, out=one)
 
+    def added(self, one: Any, other: Any) -> Any:
+        return one + other
+
     def quotient(self, one: Any, other: Any) -> Any:
         return one / other
 
@@ -182,7 +185,7 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
     traced = advantages
     if call.returns_lambda is not None:
         traced = scan(deltas, lib.rounded(gamma, lib.coefficient(call.returns_lambda)), last=zero)
-    returns = None if values is None else traced + values
+    returns = None if values is None else lib.added(traced, values)
     if ratios is not None:
         after = lib.next_existing(advantages, zero, None)
         advantages = lib.times(here, weight(call.advantage_clip), lib.plus(trace, deltas, decay, after))

@@ -100,6 +100,10 @@ def test_numbers_that_the_program_cannot_check(no_module):
     for zero in (0.0, -0.0):  # which are equal, but not of one program
         got = jax.jit(lambda x, zero=zero: fastgae.reverse_scan(x, 1.0, initial=zero))(-jnp.zeros(1))
         assert np.signbit(got) == np.signbit(zero)
+    minus, gap = -np.zeros(3, np.float32), np.array([True, False, True])
+    for zeros in (minus, -minus):  # a constant that is added or subtracted decides on the sign
+        call = functools.partial(fastgae.gae, values=zeros, terminated=~gap, last_values=0.0)
+        assert_answers(jax.jit(call)(minus), call(minus))
 
 
 def test_what_a_program_does_not_have(no_module):

@@ -75,7 +75,10 @@ class Arrays(equation.Library):
         return _plus(gate, one, other, term)
 
     def minus(self, one: Any, other: Any) -> Any:
-        return _opaque(_opaque(one) - other)
+        return _opaque(one - _unknown(other, one))
+
+    def added(self, one: Any, other: Any) -> Any:
+        return one + _unknown(other, one)
 
     def quotient(self, one: Any, other: Any) -> Any:
         return _quotient(self.wide(one), self.wide(other)).astype(self.dtype)
@@ -234,6 +237,14 @@ def _opaque(array: Any) -> Any:
     return jnp.where(array == array, array, array + array)
 
 
+def _unknown(array: Any, other: Any) -> Any:
+    """Return the array; NaN where the other is NaN, whose sum with it is NaN anyway.
+
+    XLA does not know what the select gives. Else it would leave out a constant 0.0, which turns -0.0 into 0.0.
+    """
+    return jnp.where(other == other, array, other + array)
+
+
 @_differentiable
 def _times(gate: Any, one: Any, other: Any) -> Any:
     """Return one * other, rounded before anything is added to it; 0 where the gate is closed."""
@@ -256,7 +267,7 @@ def _quotient(one: Any, other: Any) -> Any:
     XLA does not know what the select gives. Else it would multiply by the reciprocal of a constant, which rounds twice,
     and divide numbers that were float32 as float32, which a GPU only approximates.
     """
-    return one / jnp.where(one == one, other, one + other)
+    return one / _unknown(other, one)
 
 
 # Moments, in the order of additions that fastgae/_engine/moments.py has

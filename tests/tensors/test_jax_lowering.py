@@ -101,9 +101,14 @@ def test_numbers_that_the_program_cannot_check(no_module):
         got = jax.jit(lambda x, zero=zero: fastgae.reverse_scan(x, 1.0, initial=zero))(-jnp.zeros(1))
         assert np.signbit(got) == np.signbit(zero)
     minus, gap = -np.zeros(3, np.float32), np.array([True, False, True])
+    masked = functools.partial(fastgae.discounted_returns, terminated=np.array([False, False, True]), mask=gap)
+    for got in (jax.jit(masked)(minus), masked(minus)):
+        assert np.signbit(got).tolist() == gap.tolist()
     for zeros in (minus, -minus):  # a constant that is added or subtracted decides on the sign
         call = functools.partial(fastgae.gae, values=zeros, terminated=~gap, last_values=0.0)
         assert_answers(jax.jit(call)(minus), call(minus))
+    call = functools.partial(fastgae.normalize, mean=0.1, std=0.3)  # which are no float32
+    assert_answers(jax.jit(call)(ROLLOUT["rewards"]), call(ROLLOUT["rewards"]))
 
 
 def test_what_a_program_does_not_have(no_module):
@@ -249,7 +254,7 @@ def test_an_exported_program_runs_in_a_new_process(python, tmp_path):
         python(program, str(tmp_path / "program"))
 
 
-def test_trees_on_two_devices_and_without_nodes():
+def test_trees_on_two_devices_and_without_nodes(monkeypatch):
     parents, rewards = np.array([-1, 0, 0, 1, 1, 2]), np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
 
     def call(rewards):
@@ -259,3 +264,9 @@ def test_trees_on_two_devices_and_without_nodes():
     np.testing.assert_array_equal(got, np.concatenate([call(rewards[:, :1]), call(rewards[:, 1:])], 1))
     empty = jax.jit(lambda rewards: fastgae.gae_tree(rewards, rewards, jnp.zeros(0, int), None, gamma=0.9))
     assert empty(jnp.zeros(0)).returns.shape == (0,)
+    nodes, exists = np.arange(7, dtype=np.float32), np.arange(7) != 1
+    masked = functools.partial(
+        fastgae.gae_tree, parents=np.append(parents, -1), terminated=None, mask=exists, gamma=0.9
+    )
+    with alone(monkeypatch):
+        assert_answers(jax.jit(masked)(nodes, nodes), masked(nodes, nodes))

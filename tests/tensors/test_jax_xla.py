@@ -242,6 +242,25 @@ def test_trajectories_on_two_devices():
     got = jax.jit(of_shards(lambda r: jax.vmap(call, (1, None), 1)(r, values[0, 0])))(sharded(rewards))
     assert_same_bits(got, call(rewards, values[0, 0]))
 
+    numbers = np.random.default_rng(0).random((9, 4), np.float32)
+    same, none = jnp.asarray(numbers[:, 1:3]), np.zeros((9, 2), bool)
+
+    def of_one_argument(numbers, flags):  # only one differs, and in some calls only in the flags of a loop
+        return {
+            "x": fastgae.reverse_scan(numbers, 0.5, initial=2.0),
+            "decay": fastgae.reverse_scan(same, numbers, initial=2.0),
+            "values": fastgae.td_lambda(same, numbers, None, mask=~none, last_values=0.5),
+            "mask": fastgae.td_lambda(same, same, None, mask=flags, last_values=0.5),
+            "truncated": fastgae.gae(same, same, none, flags, next_values=same, last_advantages=0.5).advantages,
+            "n_step_returns": fastgae.n_step_returns(same, same, none, flags, next_values=same, n=3),
+        }
+
+    given, halves = (numbers, numbers > 0.7), (slice(2), slice(2, 4))
+    got = jax.jit(of_shards(of_one_argument))(*map(sharded, given))
+    each = [of_one_argument(*(array[:, half] for array in given)) for half in halves]
+    for name, result in got.items():
+        assert_same_bits(result, np.concatenate([one[name] for one in each], 1), name)
+
 
 @pytest.mark.parametrize("kind", ["Auto", "Explicit"])
 def test_shards_of_some_axes(kind):

@@ -1,6 +1,7 @@
 """Tensors of torch: the bits of NumPy's arrays, in the same memory, and in what torch compiles."""
 
 import contextlib
+import enum
 import inspect
 import warnings
 
@@ -291,6 +292,9 @@ def test_numbers_of_numpy_promote_in_programs_too(compiled):
         assert_answers(compiled(call)(rewards), expected)
         with torch.device("meta"):  # the default device, which is not that of the tensors
             assert_answers(fastgae.GAEResult(*(each[0] for each in torch.vmap(call)(rewards[None]))), expected)
+    swapped = {"last_values": np.array(0.3, ">f4"), "autoreset": enum.Enum("AutoresetMode", "NEXT_STEP").NEXT_STEP}
+    call = lambda rewards: fastgae.gae(rewards, rewards, rewards > 1, **swapped).returns  # noqa: E731
+    assert_same_bits(torch.vmap(call)(rewards[None])[0].numpy(), call(ROLLOUT["rewards"]))
 
 
 def test_compiled_out(compiled):
@@ -302,6 +306,7 @@ def test_compiled_out(compiled):
     got = function((None, returns.zero_()), **tensors(ROLLOUT))
     assert got.advantages is None
     assert_same_bits(returns.numpy(), fastgae.gae(**ROLLOUT).returns)
+    assert function([None, returns], **tensors(ROLLOUT)).returns is returns
     for out, error in (
         ((returns, returns), r"out\[0\] and out\[1\] are one tensor"),
         ((returns,), "out must be a pair"),
@@ -361,7 +366,8 @@ def test_vmap_of_an_empty_batch():
     batches = torch.vmap(torch.vmap(advantages, (1, 0)), (1, 0))
     got = batches(rewards, torch.zeros(0, 2, 3))
     assert (got.shape, got.dtype) == ((0, 2, 4, 3), torch.float32)
-    assert torch.vmap(fastgae.valid_steps)(torch.zeros(0, 4, 3, dtype=torch.bool)).dtype == torch.bool
+    flags = torch.vmap(fastgae.valid_steps)(torch.zeros(0, 4, 3, dtype=torch.bool))
+    assert (flags.shape, flags.dtype) == ((0, 4, 3), torch.bool)
 
 
 def test_transforms_of_transforms():

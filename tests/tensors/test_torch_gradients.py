@@ -96,7 +96,13 @@ def test_torch_has_no_forward_derivative_of_a_forward_derivative():
         given = {"last_values": 0.0, "gae_lambda": decay, "stop_gradients": False}
         return fastgae.gae(torch.ones(3), torch.zeros(3), None, gamma=1.0, **given).advantages.sum()
 
+    def changed(decay):
+        advantages = fastgae.reverse_scan(torch.ones(3), decay, stop_gradients=False)
+        advantages *= decay  # the caller may change results
+        return advantages.sum()
+
     decay = torch.tensor(0.5)
+    assert torch.func.jacrev(torch.func.jacfwd(changed))(decay) == torch.func.hessian(changed)(decay) == 7.0
     assert torch.func.jacrev(torch.func.jacfwd(total))(decay) == torch.func.hessian(total)(decay) == 2.0
     with pytest.raises(NotImplementedError, match="a forward derivative of gae: take one of the two backward"):
         torch.func.jacfwd(torch.func.jacfwd(total))(decay)
@@ -157,6 +163,8 @@ def test_exported_programs_have_no_gradients():
 def test_final_values_of_more_axes_than_flags_have():
     (none, cut), final = torch.zeros(2, 4, 3, dtype=torch.bool), torch.ones(4, requires_grad=True)
     cut[1, 1:] = True  # in two envs, of each of which the last axis has two
-    ends = {"terminated": none, "truncated": cut, "final_values": final, "last_values": 0.0, "gae_lambda": 1.0}
-    fastgae.gae(*torch.zeros(2, 4, 3, 2), **ends, gamma=0.5, stop_gradients=False).advantages.sum().backward()
-    assert final.grad.tolist() == [0.75] * 4
+    for flags in (cut, cut.float()):
+        ends = {"terminated": none, "truncated": flags, "final_values": final, "last_values": 0.0, "gae_lambda": 1.0}
+        results = fastgae.gae(*torch.zeros(2, 4, 3, 2), **ends, gamma=0.5, stop_gradients=False)
+        (gradient,) = torch.autograd.grad(results.advantages.sum(), final)
+        assert gradient.tolist() == [0.75] * 4

@@ -93,7 +93,9 @@ class Overview(NamedTuple):
     def size(self) -> str:
         """Return the size of the rollout in words."""
         if self.tokens is None:
-            return f"{_counted(self.steps, 'step')} of {_counted(self.envs, 'environment')}"
+            # The rows of recorded data are one env here, whatever their envs were.
+            of_envs = "" if self.envs == 1 else f" of {_counted(self.envs, 'environment')}"
+            return _counted(self.steps, "step") + of_envs
         return f"{_counted(self.tokens, 'token')} of {_counted(self.envs, 'sequence')}"
 
     def lines(self) -> dict[str, str]:

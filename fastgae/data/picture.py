@@ -59,7 +59,7 @@ def draw(plan: Plan, state: State, done: Done, path: Path) -> None:
             _density(panel, returns - advantages, returns)
     options = "".join(f", {name} {number}" for name, number in {"gamma": plan.how.gamma, **plan.how.options}.items())
     drawn = f"a sample of {len(returns):,} steps" if len(returns) < done.sums.steps else "all steps"
-    figure.supxlabel(f"{plan.how.estimator}{options}. {drawn}", x=0.01, ha="left", fontsize=9, color=NOTE)
+    figure.supxlabel(f"{plan.how.estimator}{options}; {drawn}", x=0.01, ha="left", fontsize=9, color=NOTE)
     try:
         save(figure, path)
     except OSError as error:

@@ -115,7 +115,7 @@ class Report:
             "steps": f"{self.steps:,}",
             "returns": f"mean {self.returns_mean:.6g}, standard deviation {self.returns_std:.6g}",
             **(of_values if self.has_advantages else {}),
-            "time": f"{self.seconds:.2f} s, {self.steps / self.seconds / 1e6:.1f} million steps/s",
+            "time": f"{self.seconds:.2f} s, {self.steps / self.seconds:,.0f} steps/s",
         }
         width = max(map(len, rows))
         lines = (f"{name:{width}}  {line}" for name, text in rows.items() for line in text.split("\n") if text)

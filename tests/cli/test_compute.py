@@ -5,6 +5,7 @@ import inspect
 import itertools
 import json
 import pkgutil
+import re
 import signal
 import sys
 
@@ -41,6 +42,7 @@ def test_results_and_table(recorded, capsys):
     captured = capsys.readouterr()
     assert "1,000" in captured.out
     assert "episodes.advantages.parquet" in captured.out
+    assert re.search(r" s, [1-9][\d,]* steps/s", captured.out)
     assert "computing: 100%" in captured.err
     expected = fastgae.gae_packed(rewards, values, np.arange(0, 1001, 100), gamma=0.9, gae_lambda=0.8)
     got = pq.read_table(source.with_name("episodes.advantages.parquet"))
@@ -59,7 +61,9 @@ def test_a_backend_that_is_not_there(recorded, capsys, under, monkeypatch):
 def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys, monkeypatch):
     source = str(recorded[0])
     assert main(["diagnose", source, *COLUMNS, "--ends", "terminated"]) == 1
-    assert "truncation_as_termination: looks like a time limit" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "truncation_as_termination: looks like a time limit" in said
+    assert "finding in 1,000 steps\n" in said  # whose envs are not known
     # a critic that knows the rest of each episode, and flags a row late, in rows of any order
     rows, rng = np.arange(1000), np.random.default_rng(0)
     flags = rng.random(1000) < 0.04

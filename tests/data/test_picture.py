@@ -135,6 +135,7 @@ def test_edges(tmp_path, name, values, monkeypatch):
     with_values = ["advantage A", "length of an episode", "value V"]
     expected = with_values if values else ["return R", "length of an episode"]
     assert [panel.get_xlabel() for panel in figures[0].axes] == expected
+    assert figures[0].get_supxlabel().endswith("; all steps")
     if name == "one step":  # it is inside of the axes
         assert np.all(np.abs(np.subtract(figures[0].axes[2].get_xlim(), (0.5, 1.0))) > 0.01)
     if name == "outliers":

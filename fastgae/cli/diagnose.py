@@ -176,7 +176,9 @@ def check_names(names: Collection[str], required: Collection[str], optional: Col
             raise ValueError(f"it holds {elsewhere[0]} and no {argument}: save the array that gae takes as {argument}")
     missing = [name for name in required if name not in names]
     if missing:
-        raise ValueError(f"it has no {' and no '.join(missing)}; it holds {shown(names) or 'nothing'}")
+        # Only recorded data may have columns of other names, and then last_values would not be read.
+        way = "" if "last_values" in names else f"; of recorded data, pass --column {missing[0]}=NAME"
+        raise ValueError(f"it has no {' and no '.join(missing)}; it holds {shown(names) or 'nothing'}{way}")
 
 
 def check_memory(elements: int) -> None:

@@ -254,7 +254,13 @@ def numbers_in(role: str, column: pa.ChunkedArray) -> Array:
     if pa.types.is_decimal(kind):
         column = cast(column, pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise DataError(f"the column of {role} holds {kind}; expected float32, float64 or integers")
+        fault = f"the column of {role} holds {kind}; expected float32, float64 or integers"
+        for row, item in enumerate(column.to_pylist() if pa.types.is_string(kind) else []):
+            try:
+                float(item or 0)
+            except ValueError:
+                raise RowError(row, f"{fault}, and this row holds {item!r:.50}") from None
+        raise DataError(fault)
     array: Array = arrays_of(_whole(role, column))
     return array.astype(np.float32) if array.dtype == np.float16 else array
 

@@ -176,7 +176,8 @@ def checked_how(
         raise ValueError(f"{argument('label_quantile')} must be a number between 0 and 1, got {label_quantile!r}")
     if estimator not in tuple(ESTIMATORS):
         same = '; the returns of "gae" are those of td_lambda' if estimator == "td_lambda" else ""
-        raise ValueError(f"{argument('estimator')} must be {', '.join(ESTIMATORS)}, got {shown(estimator)}{same}")
+        expected = f"one of {', '.join(ESTIMATORS)}"
+        raise ValueError(f"{argument('estimator')} must be {expected}, got {shown(estimator)}{same}")
     has = ESTIMATORS[estimator].options
     for name, given in (("gae_lambda", gae_lambda), ("n", n)):
         if given is not None and name not in has:

@@ -194,7 +194,7 @@ FORMATS = {each.name: each for each in (PLAIN, RLLIB, LEROBOT, MINARI, D4RL, ROB
 def format_named(name: str) -> Format:
     """Return the format of this name; for "auto", the plain one."""
     if name not in FORMATS and name != "auto":
-        raise ValueError(f"{argument('format')} must be auto, {', '.join(FORMATS)}, got {name!r}")
+        raise ValueError(f"{argument('format')} must be one of auto, {', '.join(FORMATS)}, got {name!r}")
     return FORMATS.get(name, PLAIN)
 
 

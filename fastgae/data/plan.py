@@ -54,12 +54,14 @@ class Values:
         if kind_of(path) == NPY:
             self._numbers: Any = npy(path)
             with reading(path):
+                if not self._numbers.shape:
+                    raise DataError(f"{path} holds one number; expected one for each row of the source")
                 count, _ = len(self._numbers), type_of(self._numbers)  # raises if they are no numbers
         else:
             self._table = Rows(parts_in(path))
             count, names = self._table.count, self._table.schema.names
             if NAME not in names:
-                raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")
+                raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names) or 'none'}")
             with naming(path):  # until ``put_into``, an array of no rows
                 self._numbers = numbers_in(NAME, self._table.read(0, 1, [NAME])[NAME].slice(0, 0))
         states = rows.count + len(rows.ends)

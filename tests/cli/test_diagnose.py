@@ -127,6 +127,7 @@ def test_files_with_the_wrong_arrays(saved, refused):
     for changed, said in (
         ({"values": None}, "has no values; it holds rewards, terminated, last_values"),
         ({"rewards": None, "values": None}, "has no rewards and no values"),
+        ({"values": None, "last_values": None}, "; of recorded data, pass --column values=NAME"),
         ({"terminated": None, "dones": np.zeros(4)}, "holds dones and no terminated: save the array that gae takes as"),
         ({"last_values": None}, "the value after the last step is missing"),
         ({"rewards": np.array([None, 1])}, "rewards must hold numbers or bool, got dtype object"),

@@ -145,8 +145,8 @@ def test_what_an_estimator_needs(tmp_path, recorded):
 
 
 WRONG = [
-    ({"estimator": "vtrace"}, "estimator must be gae, discounted_returns, .*, got 'vtrace'"),
-    ({"estimator": ["gae"]}, r"estimator must be gae, .*, got \['gae'\]"),
+    ({"estimator": "vtrace"}, "estimator must be one of gae, discounted_returns, .*, got 'vtrace'"),
+    ({"estimator": ["gae"]}, r"estimator must be one of gae, .*, got \['gae'\]"),
     ({"estimator": "n_step_returns"}, "n must be a positive integer with estimator=.n_step_returns., got None"),
     ({"estimator": "n_step_returns", "n": 0}, "n must be a positive integer .* got 0"),
     ({"estimator": "n_step_returns", "n": 2.0}, r"n must be a positive integer .* got 2\.0"),

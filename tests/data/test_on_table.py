@@ -102,7 +102,7 @@ def test_bad_rows(recorded):
     ):
         with pytest.raises(DataError, match=message):
             on_table(table)
-    with pytest.raises(ValueError, match=r"format must be auto, table, rllib, .*, got 'csv'"):
+    with pytest.raises(ValueError, match=r"format must be one of auto, table, rllib, .*, got 'csv'"):
         on_table(recorded.table(), format="csv")
 
 

@@ -101,6 +101,8 @@ def test_names_that_a_float_cannot_hold(tmp_path):
     for kind, name in ((pa.float64(), 2**53), (pa.float32(), 2**24)):
         pq.write_table(table.set_column(0, "episode", pa.array([5.0, name], kind)), tmp_path / "b.parquet")
         refused(f"row 1: episode is not exact in {kind}: write it as integers or text", tmp_path / "b.parquet", **ONES)
+    cell = r"c\.csv: row 1: the column of values holds string; .* integers, and this row holds 'abc'"
+    refused(cell, written(tmp_path / "c.csv", "rewards,values,terminated\n1,,0\n1,abc,0\n1,nan,1\n"), **ONES)
     text = "episode,rewards,values\n9007199254740992,1,0\n9007199254740993,1,0\n5.0,1,0\n"
     refused("episode is not exact in double", written(tmp_path / "c.csv", text), **ONES)
 

@@ -22,12 +22,14 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
     np.save(tmp_path / "short.npy", recorded.values[1:])
     np.save(tmp_path / "objects.npy", np.array([None] * ROWS), allow_pickle=True)
     (tmp_path / "text.npy").write_text("values")
+    np.save(tmp_path / "one.npy", 1.0)
     np.save(tmp_path / "words.npy", np.array(["1"] * ROWS))
     keys = recorded.table("values", "episode", "step")
     tables = {"named": pa.table({"v": recorded.values}), "part": keys.select(["values", "step"])}
     tables |= {
         "_".join(found): keys.rename_columns(["values", *found]) for found in (("eps_id", "t"), ("episode", "t"))
     }
+    tables["nothing"] = pa.table({})
     tables["words"] = pa.table({"values": ["1"] * ROWS})
     for name, table in tables.items():
         write(table, tmp_path / f"{name}.parquet", 50)
@@ -37,6 +39,8 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
         ("objects.npy", r"objects\.npy cannot be read: Array can.t be memory-mapped"),
         ("text.npy", r"cannot be read: it does not begin as a \.npy file does; write it with numpy\.save$"),
         ("named.parquet", r"named\.parquet has no column 'values'; there are v"),
+        ("one.npy", r"one\.npy holds one number; expected one for each row of the source"),
+        ("nothing.parquet", "has no column 'values'; there are none"),
         ("words.npy", r"words\.npy cannot be read: an array of dtype <U1 and shape \(1,\) holds no numbers"),
         ("words.parquet", r"words\.parquet: the column of values holds string; expected float32, float64 or integers"),
         ("part.parquet", rf"part\.parquet has no column episode, {by_which} step: rename"),

@@ -175,7 +175,7 @@ def test_errors_before_anything_is_read(recorded):
         (ValueError, r"n must be a positive integer .* got None", {"estimator": "n_step_returns"}),
         (ValueError, r"gamma must be .* got 1\.5", {"gamma": 1.5}),
         (DataError, "there is no column 'taks' for label_per", {"label_quantile": 0.5, "label_per": "taks"}),
-        (ValueError, r"format must be auto, table, .*, got 'csv'", {"format": "csv"}),
+        (ValueError, r"format must be one of auto, table, .*, got 'csv'", {"format": "csv"}),
         (TypeError, r"got an unexpected keyword argument 'lam': pass gae_lambda", {"lam": 0.9}),
     ):
         with pytest.raises(error, match=message):

@@ -414,14 +414,14 @@ ON_FILES = [
     ),
     (
         "compute table.csv --estimator vtrace",
-        "--estimator must be gae, discounted_returns, n_step_returns, got 'vtrace'",
+        "--estimator must be one of gae, discounted_returns, n_step_returns, got 'vtrace'",
     ),
     ("compute table.csv --estimator n_step_returns", "--n must be a positive integer with --estimator n_step_returns"),
     ("diagnose rollout.npz --memory lots", "argument --memory: expected an amount of memory such as 256MB, got 'lots'"),
     ("compute table.csv --column rewards=a --column rewards=b", "--column rewards=NAME is given 2 times: pass it once"),
     (
         "compute table.csv --format sb3",
-        "--format must be auto, table, rllib, lerobot, minari, d4rl, robomimic, got 'sb3'",
+        "--format must be one of auto, table, rllib, lerobot, minari, d4rl, robomimic, got 'sb3'",
     ),
     ("compute table.csv --rewards r", "--rewards must be COLUMN:STEP:FAILURE, such as success:-1:100"),
     ("compute text.parquet", "text.parquet cannot be read: "),

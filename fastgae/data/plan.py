@@ -211,8 +211,8 @@ class Plan(NamedTuple):
         next_columns = {} if self.critic is None else self.critic.next_columns
         kept = self.rows.behind(columns) if self.beside is None else self.beside.ends  # behind which there is the state
         ends = last & ~steps.terminated
-        at = np.flatnonzero(ends.any(axis=tuple(range(1, ends.ndim))))
-        at = at[np.isin(self.numbers(table, first, at), kept)] if len(kept) or not next_columns else at
+        every = np.flatnonzero(ends.any(axis=tuple(range(1, ends.ndim))))
+        at = every[np.isin(self.numbers(table, first, every), kept)] if len(kept) or not next_columns else every
         if not len(at):
             return steps
         numbers = self.numbers(table, first, at)
@@ -230,7 +230,9 @@ class Plan(NamedTuple):
             check_finite("values", final, ends[at])
         except RowError as error:
             raise RowError(int(at[error.row]), f"{error.fault} in the state after this step") from error
-        final_values = np.full(steps.rewards.shape, np.nan, final.dtype)
+        # Integers cannot be NaN; where one is missing, nothing is computed, and the dtype has no effect.
+        shape, is_known = steps.rewards.shape, len(at) == len(every)
+        final_values = np.zeros(shape, final.dtype) if is_known else np.full(shape, np.nan)
         final_values[at] = final
         return steps._replace(final_values=final_values)
 

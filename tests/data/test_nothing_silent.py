@@ -82,6 +82,11 @@ def test_values_behind_steps(tmp_path):
     ends = {"terminated": [[False, True]], "last_values": [2.0, np.nan]}
     np.savez(tmp_path / "a.npz", rewards=[[1.0, 1]], values=[[0.0, 0]], **ends)
     assert compute(tmp_path / "a.npz", **ONES).mean == 2.0
+    open_ends = {"rewards": [1.0] * 3, "values": [1, 2, 3, 4], "terminated": [False] * 3}  # no integer is NaN
+    np.savez(tmp_path / "b.npz", truncated=[False, True, False], **open_ends)
+    refused("row 1: the episode is truncated, and there is no value of the state after it", tmp_path / "b.npz")
+    np.savez(tmp_path / "b.npz", **open_ends)
+    assert compute(tmp_path / "b.npz", **ONES).returns_mean == 6.0
     unread = rows(terminated=[False, False, True], next_values=[0.0, 0.0, np.nan])  # behind an end for good
     assert compute(unread, **ONES)["advantages"].to_pylist() == [3.0, 2.0, 1.0]
     late = rows(truncated=[False, False, True], next_values=[0.0, 0.0, 9.0])  # ends="terminated" counts, not its V'

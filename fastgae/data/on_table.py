@@ -98,8 +98,11 @@ def with_results(table: pa.Table, known: Format, chosen: Columns, how: How, may_
         last = last_rows(steps, None)
         if (fault := Episodes(names).fault(rows, steps, last, None) if len(rows) else None) is not None:
             chosen.check_sortable(fault.fault)
-            keys = [(name, "ascending") for name in (*chosen.keys, ROW)]
-            order = pc.sort_indices(rows.append_column(ROW, pa.array(order)), keys).to_numpy()
+            keys = {name: rows[name] for name in chosen.keys}
+            # pyarrow does not sort floats of 16 bits.
+            halves = {name: key.cast(pa.float32()) for name, key in keys.items() if key.type == pa.float16()}
+            by = pa.table({**keys, **halves, ROW: order})
+            order = pc.sort_indices(by, [(name, "ascending") for name in by.column_names]).to_numpy()
             ordered = rows.take(order)
             steps = steps_of(ordered, chosen)
             steps = steps._replace(unflagged=SCATTERED if steps.step is None else None)

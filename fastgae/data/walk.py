@@ -67,17 +67,22 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
             if fault is None:
                 try:
                     steps = plan.with_states(steps, table, first, last)
-                    fault = unknown_end(steps, last, plan.how)
+                    if (fault := unknown_end(steps, last, plan.how)) is None:
+                        results, following = compute_run(steps, last, done.following, plan.how)
                 except RowError as error:
                     fault = error
-                # Rows of the episode may be among those before, which are then not in order.
-                if fault and (is_sorted or not _are_scattered(plan, rows, state.folder, episodes, first, steps)):
+                # The next row of an episode without a flag may be among those before, which are then not in order.
+                unflagged = last & ~(steps.terminated | steps.truncated)
+                if fault and (
+                    is_sorted
+                    or not unflagged[fault.row].any()
+                    or not _are_scattered(plan, rows, state.folder, episodes, first, steps)
+                ):
                     raise fault
             if fault is not None:
                 return plan.named(fault, table, first)
             if plan.is_by_name:
                 _check_files(plan, table, first, last, done.following)
-            results, following = compute_run(steps, last, done.following, plan.how)
             if done.following is None and steps.values is not None:
                 diagnosis = diagnosis_of(steps, plan.how)
                 done = done._replace(diagnosis=diagnosis, findings=[finding.what for finding in diagnosis])

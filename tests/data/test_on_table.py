@@ -34,9 +34,19 @@ def test_the_end_of_an_episode_before_its_beginning():
                 assert np.array_equal(got["advantages"], expected)
     others = {"episode": [0, 1, 2, 0, 0], "step": [2, 0, 0, 0, 1], "terminated": [True, True, True, False, False]}
     others |= {"rewards": [1.0] * 5, "values": [0.0] * 5}
-    for memory in (limit(1), limit(2), limit(3), "1GB"):  # between them, episodes come and end
-        got = compute(pa.table(others), memory=memory, progress=False, gamma=1.0, gae_lambda=1.0)
-        assert got["advantages"].to_pylist() == [1.0, 1.0, 1.0, 3.0, 2.0]
+    halves = {name: np.float16(others[name]) for name in ("episode", "step")}
+    for table in (pa.table(others), pa.table({**others, **halves})):
+        for memory in (limit(1), limit(2), limit(3), "1GB"):  # between them, episodes come and end
+            got = compute(table, memory=memory, progress=False, gamma=1.0, gae_lambda=1.0)
+            assert got["advantages"].to_pylist() == [1.0, 1.0, 1.0, 3.0, 2.0]
+        assert on_table(table, ends="terminated", gamma=1.0, gae_lambda=1.0)["advantages"].equals(got["advantages"])
+    # what is missing in rows that only look like ends, because the rows after them are before them
+    unread = {"step": [3, 2, 1, 0], "rewards": [1.0] * 4, "next_values": [np.nan] * 4, "success": [1, None, None, None]}
+    unread = pa.table({"episode": [0] * 4, "terminated": [True, False, False, False], **unread})
+    for memory in (limit(1), limit(2), "1GB"):
+        how = {"memory": memory, "estimator": "discounted_returns", "gamma": 1.0, "progress": False}
+        assert compute(unread, **how)["returns"].to_pylist() == [1.0, 2.0, 3.0, 4.0]
+        assert compute(unread, rewards="success:-1:9", **how)["returns"].to_pylist() == [0.0, -1.0, -2.0, -3.0]
     table = pa.table({"env": [1] * 4, "step": [0, 1, 0, 1], "rewards": [1.0] * 4, "values": [0.0] * 4})
     table = table.append_column("terminated", pa.array([False, True, False, True]))
     assert on_table(table, gamma=1.0, gae_lambda=1.0)["advantages"].to_pylist() == [2.0, 1.0, 2.0, 1.0]

@@ -229,7 +229,11 @@ def _written(plan: Plan, state: State, show: Show) -> dict[str, Any]:
             "unread": [name for name in plan.rows.schema.names if name not in plan.read],
         }
         with state.results() as file:
-            write(plan, results(plan, rows, done, state, above), said, state.out, file, show)
+            try:
+                write(plan, results(plan, rows, done, state, above), said, state.out, file, show)
+            except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:  # of a column of the source
+                other = ".arrow" if state.out.suffix == ".parquet" else ".parquet"
+                raise DataError(f"{state.out} must end in {other}, because {first_line(error)}") from error
             state.check_unchanged()
             if plan.plot is not None:
                 draw(plan, state, done, plan.plot)

@@ -68,7 +68,7 @@ class Database(NamedTuple):
             if "Out of Memory" in str(error):
                 what = "the rows of episodes or their values are scattered, and duckdb needs more memory to sort them"
                 raise DataError(f"{what}: pass a larger {argument('memory')}") from error
-            if isinstance(error, duckdb.BinderException | duckdb.ConversionException):
+            if isinstance(error, duckdb.BinderException | duckdb.ConversionException | duckdb.NotSupportedError):
                 raise DataError(f"rows cannot be found by their keys: {first_line(error)}") from error
             if isinstance(error, duckdb.IOException):
                 raise OSError(first_line(error)) from error

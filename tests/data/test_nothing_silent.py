@@ -218,7 +218,7 @@ def test_decimals_beside_integers(tmp_path, kind):
 
 
 def test_types_that_few_functions_know(tmp_path):
-    """Labels of 16 bytes; Parquet holds no union."""
+    """Labels of 16 bytes; Parquet holds no union, and Arrow no dictionary that begins empty."""
     table = rows(episode=[0, 0, 1, 1], step=[0, 1, 0, 1])
     task = pa.array([b"a" * 16, b"b" * 16] * 2, pa.binary(16))
     task = pa.ExtensionArray.from_storage(pa.opaque(task.type, "id", "us"), task)
@@ -234,6 +234,11 @@ def test_types_that_few_functions_know(tmp_path):
     )
     compute(unions, into=tmp_path / "b.arrow", **ENDS)
     assert read(tmp_path / "b.arrow")["union"].to_pylist() == [0, 1, 2, 3]
+    late = pa.chunked_array([pa.array(each, pa.string()).dictionary_encode() for each in ([None] * 2, ["a", "b"])])
+    grows = {"into": tmp_path / "c.arrow", "memory": limit(2), **ENDS}
+    refused(r"c\.arrow must end in \.parquet, because Dictionary", table.append_column("late", late), **grows)
+    long = pa.array([0, 1, 0, 1][::-1], pa.decimal256(50, 2))
+    refused("cannot be found by their keys: Not implemented.* Decimal", table.set_column(1, "step", long), **ENDS)
 
 
 def test_messages_of_types_of_any_length(tmp_path):

@@ -297,7 +297,7 @@ def _flags(role: str, column: pa.ChunkedArray) -> Array:
     if pa.types.is_boolean(column.type):
         flags: Array = arrays_of(_whole(role, column))
         return flags
-    if _is_name(column.type) and not pa.types.is_integer(column.type):
+    if not _may_be_flags(column.type):
         raise DataError(f"the column of {role} holds {column.type}; expected bool, or numbers that are 0 or 1")
     numbers = numbers_in(role, column)
     wrong = (numbers != 0) & (numbers != 1)

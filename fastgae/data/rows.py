@@ -162,8 +162,11 @@ class Rows:
 
     def states(self, rows: Array, columns: Sequence[str]) -> pa.Table:
         """Return columns of the states behind some rows."""
+        kinds = pa.schema([self.schema.field(name) for name in columns])
         parts = (self.parts[self._part_of(row)] for row in rows)
-        return pa.concat_tables(part.state(columns) for part in parts if part.state)
+        found = (part.state(columns).to_batches()[0].columns for part in parts if part.state)
+        states = (dict(zip(columns, state, strict=True)) for state in found)
+        return pa.Table.from_batches(self._completed(state, 0, 1, kinds) for state in states)
 
     def backwards(
         self, start: int, stop: int, columns: Sequence[str], most: int, folder: Path
@@ -223,7 +226,9 @@ def promoted(parts: Sequence[Part]) -> pa.Schema:
         decimals.update(field.name for field in plain if pa.types.is_decimal(field.type))
         integers.update(field.name for field in plain if pa.types.is_integer(field.type))
         try:
-            common = plain if common is None else pa.unify_schemas([common, plain], promote_options="permissive")
+            if common not in (None, plain):  # two columns may have one name; those of one schema need not be unified
+                plain = pa.unify_schemas([common, plain], promote_options="permissive")
+            common = plain
         except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
             raise DataError(f"{part.path} and {parts[0].path} have different columns: {first_line(error)}") from error
 

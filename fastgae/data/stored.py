@@ -153,7 +153,7 @@ def _rows_of(items: Mapping[str, Any], where: object) -> int:
         fault = "rewards is not an array with one number" if "rewards" in items else "no array has a row"
         is_of_minari = any(re.fullmatch(r"episode_\d+", name) for name in items)
         way = "; pass this file, or the folder of the Minari dataset" if is_of_minari else ""
-        raise DataError(f"{where}: {fault} for each step; there are {', '.join(items)}{way}")
+        raise DataError(f"{where}: {fault} for each step; there are {', '.join(items) or 'none'}{way}")
     return rows
 
 

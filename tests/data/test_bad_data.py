@@ -37,7 +37,10 @@ def test_columns(tmp_path, recorded):
         ),
         (recorded.table().append_column("rewards", pa.array(recorded.rewards)), "2 columns 'rewards' for rewards"),
         (recorded.table(rewards=pa.array(["1"] * ROWS)), "the column of rewards holds string; expected float32"),
-        (recorded.table(terminated=pa.array(["no"] * ROWS)), "terminated holds string; expected bool, or numbers that"),
+        *(
+            (recorded.table(terminated=pa.array([each] * ROWS)), "terminated holds .*; expected bool, or numbers that")
+            for each in ("no", [0])
+        ),
         (
             recorded.table(*ended, truncated=np.zeros(ROWS, bool)),
             r"row \d+: the episode ends without a flag, .*next_values.*ends=\"terminated\"",

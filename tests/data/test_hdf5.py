@@ -59,6 +59,8 @@ def test_groups_of_other_projects(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.update({"traj_0/rewards": np.ones(2), "traj_0/obs": np.ones((3, 4))})
     refused("a.h5: no array has a row for each step; there are traj_0", tmp_path / "a.h5")
+    h5py.File(tmp_path / "b.h5", "w").close()
+    refused("b.h5: no array has a row for each step; there are none", tmp_path / "b.h5")
 
 
 def test_numbers_of_demos_with_zeros_before_them(tmp_path):

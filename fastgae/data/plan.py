@@ -60,9 +60,13 @@ class Values:
         else:
             self._table = Rows(parts_in(path))
             count, names = self._table.count, self._table.schema.names
+            if not count:
+                raise DataError(f"there are no rows in {path}")
             if NAME not in names:
-                raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names) or 'none'}")
-            with naming(path):  # until ``put_into``, an array of no rows
+                raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")
+            with naming(path):
+                self._table.check([NAME])
+                # Until ``put_into``, an array of no rows.
                 self._numbers = numbers_in(NAME, self._table.read(0, 1, [NAME])[NAME].slice(0, 0))
         states = rows.count + len(rows.ends)
         if count not in (rows.count, states):
@@ -91,6 +95,8 @@ class Values:
                 f"{self.path} has no column {' and no '.join(missing)}, by which its rows would be found; there are "
                 f"{others}: rename them, or {alone}"
             )
+        with naming(self.path):
+            self._table.check(keys)
         dtype, shape = self._numbers.dtype, (self._table.count, *self._numbers.shape[1:])
         file.unlink(missing_ok=True)
         if not self._copied(file, keys, advance):

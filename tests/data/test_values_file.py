@@ -29,7 +29,8 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
     tables |= {
         "_".join(found): keys.rename_columns(["values", *found]) for found in (("eps_id", "t"), ("episode", "t"))
     }
-    tables["nothing"] = pa.table({})
+    tables["nothing"], tables["twice"] = keys.slice(0, 0), pa.table([recorded.values] * 2, names=["values"] * 2)
+    tables["keys"] = keys.append_column("step", keys["step"])
     tables["words"] = pa.table({"values": ["1"] * ROWS})
     for name, table in tables.items():
         write(table, tmp_path / f"{name}.parquet", 50)
@@ -40,7 +41,9 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
         ("text.npy", r"cannot be read: it does not begin as a \.npy file does; write it with numpy\.save$"),
         ("named.parquet", r"named\.parquet has no column 'values'; there are v"),
         ("one.npy", r"one\.npy holds one number; expected one for each row of the source"),
-        ("nothing.parquet", "has no column 'values'; there are none"),
+        ("nothing.parquet", r"there are no rows in .*nothing\.parquet"),
+        ("twice.parquet", r"twice\.parquet: there are 2 columns 'values'; expected one"),
+        ("keys.parquet", r"keys\.parquet: there are 2 columns 'step'; expected one"),
         ("words.npy", r"words\.npy cannot be read: an array of dtype <U1 and shape \(1,\) holds no numbers"),
         ("words.parquet", r"words\.parquet: the column of values holds string; expected float32, float64 or integers"),
         ("part.parquet", rf"part\.parquet has no column episode, {by_which} step: rename"),

@@ -286,7 +286,7 @@ def test_small_and_empty_rollouts_and_masks():
         found = fastgae.diagnose(**small_call(shape))
         assert not found
         json.loads(found.to_json(), parse_constant=pytest.fail)  # no NaN, which is no JSON
-        size = f"{shape[0]} step{'s' * (shape[0] != 1)} of {shape[1]} environment{'s' * (shape[1] != 1)}"
+        size = f"{shape[0]} step{'s' * (shape[0] != 1)}{f' of {shape[1]} environments' * (shape[1] != 1)}"
         assert f"Nothing found in {size}. " in str(found)
     call = {**small_call(), "terminated": np.ones((32, 4), bool)}
     assert not fastgae.diagnose(**call, mask=np.zeros((32, 4), bool))

@@ -38,8 +38,8 @@ def test_columns(tmp_path, recorded):
         (recorded.table().append_column("rewards", pa.array(recorded.rewards)), "2 columns 'rewards' for rewards"),
         (recorded.table(rewards=pa.array(["1"] * ROWS)), "the column of rewards holds string; expected float32"),
         *(
-            (recorded.table(terminated=pa.array([each] * ROWS)), "terminated holds .*; expected bool, or numbers that")
-            for each in ("no", [0])
+            (recorded.table(terminated=pa.array(flags)), f"terminated holds {kind}; expected bool, or numbers that")
+            for flags, kind in ((["no"] * ROWS, "string"), ([[0]] * ROWS, "list<.*>"))
         ),
         (
             recorded.table(*ended, truncated=np.zeros(ROWS, bool)),

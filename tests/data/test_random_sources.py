@@ -34,6 +34,8 @@ class Drawn:
         keeps_final = form.startswith(("minari", "states"))  # the state behind an episode, and no next values
         floats = (np.float64,) if form in TEXT else FLOATS
         self.rng = rng
+        few = form in (*TEXT, "one_per_file")  # whose files have few types
+        self.of_names = [*INTEGERS, *FLOATS, *([] if few else [np.float16, pa.decimal128(21, 2)])]
         lengths = rng.choice([1, 2, 3, 17, 60, 100], rng.integers(1, 12))
         ends = np.cumsum(lengths)
         self.lengths, self.rows = lengths, int(ends[-1])
@@ -42,8 +44,8 @@ class Drawn:
         self.episode = np.repeat(np.arange(len(lengths)), lengths)
         self.step = np.arange(self.rows) - np.repeat(self.first, lengths)
         self.rewards = (rng.normal(size=self.rows) * 50).astype(rng.choice([*floats, *floats, *INTEGERS[:4]]))
-        kind = rng.choice(floats)
-        self.values, self.next_values = rng.normal(size=(2, self.rows)).astype(kind)
+        kind = rng.choice(floats if values_from == "critic" else [*floats, *floats, *INTEGERS[:4]])
+        self.values, self.next_values = (rng.normal(size=(2, self.rows)) * 20).astype(kind)
         if self.rewards.dtype.kind == "f" and rng.random() < 0.2:  # numbers that are often 0, with infinite sums
             self.rewards *= (rng.random(self.rows) < 0.5) * rng.choice([-1, 1], self.rows)
             self.rewards[rng.random(self.rows) < 0.02] = np.finfo(self.rewards.dtype).max
@@ -76,12 +78,17 @@ class Drawn:
         return np.insert(self.values, self.first + self.lengths, self.next_values[self.last])
 
     def columns(self):
-        text, numbers = pa.array([f"run {number}" for number in self.episode]), self.rng.choice(INTEGERS)
+        text = pa.array([f"run {number}" for number in self.episode])
         names = {"text": text, "large": text.cast(pa.large_string()), "dictionary": text.dictionary_encode()}
-        names["numbers"] = pa.array(self.episode.astype(numbers))
+        names["numbers"] = self.whole(self.episode)
         numbers = {name: pa.array(array) for name, array in (self.all_flags() | self.numbers()).items()}
-        step = pa.array((self.step + self.rng.integers(20)).astype(self.rng.choice(INTEGERS)))
+        step = self.whole(self.step + self.rng.integers(20))
         return {"episode": names[self.rng.choice(list(names))], "step": step, **numbers}
+
+    def whole(self, numbers):
+        """Return whole numbers as a column of any type that holds them."""
+        kind = self.rng.choice(self.of_names)
+        return pa.array(numbers).cast(kind) if isinstance(kind, pa.DataType) else pa.array(numbers.astype(kind))
 
     def numbers(self):
         found = {"rewards": self.rewards} | ({} if self.ends or self.keeps_final else {"next_values": self.next_values})
@@ -117,7 +124,8 @@ def in_files(drawn, folder, columns, suffix):
         at = next((at for at, field in enumerate(part.schema) if pa.types.is_dictionary(field.type)), None)
         if at is not None:  # every file has a dictionary of its own
             part = part.set_column(at, part.field(at).name, part[at].cast(pa.string()).dictionary_encode())
-        library = rng.choice(INSTALLED) if suffix == ".parquet" else "pyarrow"
+        halves = pa.float16() in part.schema.types  # which few write
+        library = rng.choice(INSTALLED) if suffix == ".parquet" and not halves else "pyarrow"
         rows = int(rng.choice([1, 7, 50, 10**6]))
         WRITERS[library](importlib.import_module(library), part, folder / f"{number}{suffix}", rows)
     return order
@@ -399,12 +407,13 @@ def nan_reward(drawn, row):
 
 
 def infinite_value(drawn, row):
+    drawn.values = drawn.values.astype(np.float64)
     drawn.values[row] = -np.inf
     return "values is -inf; expected a finite number"
 
 
 def missing_value(drawn, row):
-    drawn.values = np.ma.masked_array(drawn.values, drawn.values == drawn.values[row])
+    drawn.values = np.ma.masked_array(drawn.values, np.arange(drawn.rows) == row)
     return "values is missing|values is NaN"
 
 
@@ -417,7 +426,7 @@ def wrong_flag(drawn, row):
 def early_end(drawn, row):
     drawn.ends = None
     drawn.terminated = np.zeros(drawn.rows, bool)
-    drawn.next_values = np.full(drawn.rows, np.nan)
+    drawn.values, drawn.next_values = drawn.values.astype(np.float64), np.full(drawn.rows, np.nan)
     return f"next_values is {NAN}|there is no value of the state after it|values is NaN in the state after this step"
 
 
@@ -451,6 +460,6 @@ def test_faults_of_rows(tmp_path, seed, form, fault):
     assert ", row " in found or ": row " in found
     if fault in EXACT and len(before) == 1:
         assert f"row {np.flatnonzero(order == row)[0]}: " in found
-        assert form not in TABULAR or re.search(rf"\w+ \D*{drawn.episode[row]}, step \d+, row", found)
+        assert form not in TABULAR or re.search(rf"\w+ \D*{drawn.episode[row]}(\.0+)?, step \d+(\.0+)?, row", found)
     assert contents(tmp_path) == before
     assert names(tmp_path) == ["source"]

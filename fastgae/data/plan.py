@@ -56,7 +56,8 @@ class Values:
             with reading(path):
                 if not self._numbers.shape:
                     raise DataError(f"{path} holds one number; expected one for each row of the source")
-                count, _ = len(self._numbers), type_of(self._numbers)  # raises if they are no numbers
+                type_of(self._numbers)  # which raises if they are no numbers
+                count = len(self._numbers)
         else:
             self._table = Rows(parts_in(path))
             count, names = self._table.count, self._table.schema.names

@@ -270,6 +270,11 @@ def moved(array: Any, axis: int, to: int) -> Any:
     return array.movedim(axis, to) if kind_of(array) == "torch" else namespace_of(array).moveaxis(array, axis, to)
 
 
+def last_of(rows: Any) -> Any:
+    """Return the last row, or 0 if there are no rows."""
+    return rows[-1] if len(rows) else 0.0
+
+
 def _called(body: Body, given: dict[str, Any]) -> Any:
     first = given[body.like]
     if kind_of(first) == "torch":

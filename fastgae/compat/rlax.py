@@ -29,6 +29,7 @@ from fastgae.compat._anywhere import (
     Numbers,
     anywhere,
     constant,
+    last_of,
     namespace_of,
 )
 from fastgae.estimators.gae import gae
@@ -78,7 +79,7 @@ def lambda_returns(
     """
     mix = _at_every_step(lambda_, r_t)
     terms, decay = r_t + discount_t * ((1 - mix) * v_t), discount_t * mix
-    return reverse_scan(terms, decay, initial=v_t[-1], stop_gradients=stop_target_gradients)
+    return reverse_scan(terms, decay, initial=last_of(v_t), stop_gradients=stop_target_gradients)
 
 
 @anywhere("r_t: T", lambda_t="| T")
@@ -102,6 +103,7 @@ def n_step_bootstrapped_returns(
     if n < 1:
         raise ValueError(f"n must be a positive integer, got {n}")
     xp, steps, mix = namespace_of(r_t), r_t.shape[0], _at_every_step(lambda_t, r_t)
+    n = min(n, steps + 1)  # more steps change nothing, and would take memory
     after = xp.ones_like(r_t[:1])
 
     def windows(numbers: Any, beyond: Any) -> Any:
@@ -126,7 +128,7 @@ def discounted_returns(
         G_t = r_t + discount_t G_{t+1}     G_T = v_T
     """
     xp = namespace_of(r_t)
-    last = xp.broadcast_to(xp.asarray(v_t, dtype=r_t.dtype), r_t.shape)[-1]
+    last = last_of(xp.broadcast_to(xp.asarray(v_t, dtype=r_t.dtype), r_t.shape))
     return reverse_scan(r_t, discount_t, initial=last, stop_gradients=stop_target_gradients)
 
 
@@ -276,7 +278,9 @@ def general_off_policy_returns_from_q_and_v(
     """
     bootstrapped = r_t[:-1] + discount_t[:-1] * (v_t[:-1] - c_t * q_t)
     last = r_t[-1:] + discount_t[-1:] * v_t[-1:]
-    returns = reverse_scan(bootstrapped, discount_t[:-1] * c_t, initial=last[0], stop_gradients=stop_target_gradients)
+    returns = reverse_scan(
+        bootstrapped, discount_t[:-1] * c_t, initial=last_of(last), stop_gradients=stop_target_gradients
+    )
     return namespace_of(r_t).concatenate([returns, constant(last) if stop_target_gradients else last])
 
 

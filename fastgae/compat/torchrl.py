@@ -31,7 +31,7 @@ import numpy as np
 
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import Coefficients, Flags, Like, Numbers, anywhere, moved, namespace_of
+from fastgae.compat._anywhere import Coefficients, Flags, Like, Numbers, anywhere, last_of, moved, namespace_of
 from fastgae.compat._hooks import Library, made_once, replace
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
@@ -139,7 +139,7 @@ def td_lambda_return_estimate(
     return reverse_scan(
         reward + discount * ((1 - trace) * following),
         discount * trace,
-        initial=moved(following, time_dim, 0)[-1],
+        initial=last_of(moved(following, time_dim, 0)),
         time_axis=time_dim,
     )
 

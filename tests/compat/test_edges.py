@@ -19,10 +19,15 @@ def test_rllib_takes_flags_that_are_numbers():
 
 
 def test_no_steps():
-    for name in ("brax", "cleanrl", "paper2code", "rl_games", "rl_games masks", "rllib", "rsl_rl", "skrl"):
+    names = ["brax", "cleanrl", "paper2code", "rl_games", "rl_games masks", "rllib", "rsl_rl", "skrl"]
+    for name in (*names, *(name for name in CALLS if name.startswith("rlax"))):
         function, given = prepared({**CALLS, **NUMPY_CALLS}[name])
-        none = {key: each[STEPS:] if len(np.atleast_1d(each)) >= STEPS else each for key, each in given.items()}
+        none = {key: each[STEPS:] if len(np.atleast_1d(each)) >= STEPS - 1 else each for key, each in given.items()}
         assert {len(result) for result in arrays_of(function(**none))} == {0}, name
+    for name in ("torchrl td_lambda", "torchrl td_lambda advantage"):
+        function, given = prepared(CALLS[name])
+        none = {key: each[:, :0] if np.ndim(each) else each for key, each in given.items()}
+        assert not function(**none).size, name
 
 
 def test_one_step_of_rsl_rl_has_no_std():
@@ -56,6 +61,11 @@ def test_tianshou_in_a_larger_buffer():
     returns, advantages = tianshou.compute_episodic_return(batch, buffer, indices, gamma=0.9, gae_lambda=1 - 1e-9)
     assert_same_bits(returns, tianshou._gae(zeros, zeros, batch.rew, ends, 0.9, 1 - 1e-9))
     assert_same_bits(advantages, returns)
+
+
+def test_more_steps_than_there_are():
+    function, given = prepared(CALLS["rlax n_step_bootstrapped_returns"])
+    assert_same_bits(function(**{**given, "n": 10**15}), function(**{**given, "n": STEPS}))
 
 
 def test_grpo_of_trl(dtype):

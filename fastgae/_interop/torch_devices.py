@@ -184,6 +184,13 @@ def as_tensor(name: str, given: Any, first_name: str, first: torch.Tensor) -> An
     return plain(name, given) if isinstance(given, torch.Tensor) else given
 
 
+def one_number(given: Any, first: torch.Tensor) -> Any:
+    """Return a number, which stands for one env, as a tensor on the device of the first one."""
+    if given is None or isinstance(given, torch.Tensor):
+        return given
+    return torch.as_tensor(given, dtype=torch.float64 if isinstance(given, float) else None, device=first.device)
+
+
 def floats(name: str, tensor: Any) -> Any:
     """Return a tensor as floats that kernels take: 16-bit floats as float32, and integers as float64."""
     if not isinstance(tensor, torch.Tensor) or tensor.dtype in WORKING_DTYPES:

@@ -24,6 +24,7 @@ from fastgae._interop.libraries import (
     as_numbers,
     as_numpy,
     converter,
+    is_weak,
     kind_of,
     on_the_cpu,
 )
@@ -122,7 +123,7 @@ class Body:
         parameters = self.signature.parameters.values()
         self.positional = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
         self.required = [each.name for each in parameters if each.default is each.empty]
-        self.optional, self.numbers = set(), []
+        self.optional, self.numbers, self.flags = set(), [], []
         self.readers: dict[str, Reader] = {}
         self.shapes = {self.like: axes, **shapes} if like else shapes
         for each in parameters:
@@ -132,6 +133,8 @@ class Body:
                 self.optional.add(each.name)
             if kind in (Like, Numbers, Discounts):
                 self.numbers.append(each.name)
+            if kind is Flags:
+                self.flags.append(each.name)
             if kind in (Like, Numbers, Discounts, Flags, Integers, Coefficient):
                 self.shapes.setdefault(each.name, "" if kind is Coefficient else axes)
             readers: list[Any] = [part for part in kinds if isinstance(part, Having)]
@@ -292,13 +295,17 @@ def _called(body: Body, given: dict[str, Any]) -> Any:
     with np.errstate(all="ignore"):  # NaN and infinity are data here
         result = body.compute(**taken)
     convert = converter(first, body.numbers_in(given))
-    return result if convert is None else _each(convert, result)
+    if convert is None:
+        strong = [taken[name] for name in body.numbers if name in taken and not is_weak(given[name])]
+        dtype = np.result_type(taken[body.like], *strong)
+        return _each(lambda result: result.astype(dtype, copy=False), result)
+    return _each(convert, result)
 
 
 def _in_torch(body: Body, given: dict[str, Any], first: Any) -> Any:
     """Return the results for tensors on one device, as tensors there."""
     from fastgae._interop.torch import is_compiling, on_device, promoted
-    from fastgae._interop.torch_devices import as_tensor, check_device, floats, held
+    from fastgae._interop.torch_devices import as_tensor, check_device, floats, held, one_number
 
     like, numbers = body.like, body.numbers
     check_device(like, first)
@@ -309,6 +316,7 @@ def _in_torch(body: Body, given: dict[str, Any], first: Any) -> Any:
         taken[STOPS] = True
     if not is_compiling():
         taken |= body.read({name: each for name, each in taken.items() if kind_of(each) is None})
+    taken.update({name: one_number(taken[name], first) for name in (*numbers, *body.flags) if name in taken})
     taken.update({name: floats(name, taken[name]) for name in numbers if name in taken})
     dtype = promoted(body.numbers_in(given))
     return _each(lambda result: result.to(dtype), body.compute(**taken))

@@ -133,9 +133,10 @@ def puff_elsewhere(advantages, **given):
     return compat.pufferlib.compute_puff_advantage(advantages=advantages.clone(), **given)
 
 
-# These take tensors alone, or fill one.
+ONE_OF_CLEANRL = call(compat.cleanrl.compute_gae, axes=ONE_ENV, next_value=0.1, next_done=True)
+# These take tensors alone, or fill one, or have numbers beside them.
 VTRACE = {"torchrl vtrace": call(compat.torchrl.vtrace_advantage_estimate, axes=LAST_BUT_ONE, rho_thresh=0.7)}
-TORCH_CALLS = {**VTRACE, "pufferlib": (puff_elsewhere, PUFFERLIB, RATIOS)}
+TORCH_CALLS = {**VTRACE, "pufferlib": (puff_elsewhere, PUFFERLIB, RATIOS), "cleanrl one env": ONE_OF_CLEANRL}
 # These take NumPy's arrays alone, or fill one.
 OF_ENVPOOL = {"env_id": np.tile(np.arange(ENVS), (STEPS, 1)), "numenv": ENVS}
 OF_LABML = {"done": flags(*BATCH), "rewards": whole(*BATCH), "values": whole(ENVS, STEPS + 1)}

@@ -189,7 +189,10 @@ class Body:
 def _shape(name: str, given: Any) -> tuple[int, ...]:
     if given is None or isinstance(given, int | float):
         return ()
-    return tuple((given if hasattr(given, "shape") else as_array(name, given)).shape)
+    try:
+        return tuple(given.shape)
+    except (AttributeError, RuntimeError):  # a list has none, and that of a nested tensor is an error of torch
+        return tuple(as_array(name, given).shape)
 
 
 def _known(axes: tuple[str, ...], sizes: dict[str, Any]) -> Axes:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastgae._call import Array
 from fastgae._canonical.frame import as_flags
-from fastgae.compat._anywhere import Coefficient, in_numpy
+from fastgae.compat._anywhere import Coefficient, Number, in_numpy
 from fastgae.estimators.gae import gae
 
 
@@ -37,7 +37,7 @@ class GAE:
         self.lambda_ = lambda_
 
     @in_numpy("rewards: W S", done="W S", values="W S+1")
-    def __call__(self, done: Any, rewards: Any, values: Any) -> Array:
+    def __call__(self, done: Any, rewards: Number, values: Number) -> Array:
         """Return advantages of shape (n_workers, worker_steps) in float32.
 
         They are the same bits as labml's if rewards and values have one dtype, float32 or float64. As in labml, NumPy's

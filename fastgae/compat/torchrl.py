@@ -80,7 +80,8 @@ def generalized_advantage_estimate(
         As in ``fastgae.gae``.
     """
     ended = done if terminated is None else terminated
-    how = {"gamma": _with_all_axes(gamma, reward), "gae_lambda": _with_all_axes(lmbda, reward), "time_axis": time_dim}
+    how = {"gamma": _with_all_axes(gamma, reward), "gae_lambda": _with_all_axes(lmbda, reward)}
+    how["time_axis"] = _in_range(time_dim, reward)
     advantages, targets = gae(reward, state_value, ended, done, next_values=next_state_value, **how)
     return advantages, targets
 
@@ -139,7 +140,7 @@ def td_lambda_return_estimate(
     return reverse_scan(
         reward + discount * ((1 - trace) * following),
         discount * trace,
-        initial=last_of(moved(following, time_dim, 0)),
+        initial=last_of(moved(following, _in_range(time_dim, reward), 0)),
         time_axis=time_dim,
     )
 
@@ -203,7 +204,7 @@ def vtrace_advantage_estimate(
     ended = cut if terminated is None else terminated
     # torch computes the ratios, because its exponential has other bits than NumPy's.
     ratios = torch.from_numpy(log_pi - log_mu).exp().numpy() if xp is np else (log_pi - log_mu).exp()
-    how: dict[str, Any] = {"gamma": _with_all_axes(gamma, reward), "time_axis": time_dim}
+    how: dict[str, Any] = {"gamma": _with_all_axes(gamma, reward), "time_axis": _in_range(time_dim, reward)}
     rho_clip, c_clip, following = float(rho_thresh), float(c_thresh), next_state_value
     targets = vtrace(
         reward, state_value, ended, cut, ratios=ratios, next_values=following, rho_clip=rho_clip, c_clip=c_clip, **how
@@ -223,7 +224,15 @@ def reward2go(reward: Like[ArrayT], done: Flags, gamma: Coefficients, *, time_di
 
     ``reward``, ``done`` and the result have the same shape.
     """
-    return discounted_returns(reward, done, last_values=0.0, gamma=_with_all_axes(gamma, reward), time_axis=time_dim)
+    axis = _in_range(time_dim, reward)
+    return discounted_returns(reward, done, last_values=0.0, gamma=_with_all_axes(gamma, reward), time_axis=axis)
+
+
+def _in_range(time_dim: int, array: Any) -> int:
+    """Return the axis of time, if the array has it; without features, it does not have the default."""
+    if not -array.ndim <= time_dim < array.ndim:
+        raise ValueError(f"time_dim={time_dim} is out of range for reward of shape {tuple(array.shape)}")
+    return time_dim
 
 
 def _with_all_axes(coefficient: Any, array: Any) -> Any:

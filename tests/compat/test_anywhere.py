@@ -50,6 +50,15 @@ def test_gradients_end(name):
     assert not any(result.requires_grad for result in arrays_of(function(**given)))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor():
+    function, given = tensors("cleanrl")
+    for name in ("rewards", "dones"):
+        nested = torch.nested.nested_tensor([*given[name]])
+        with pytest.raises(TypeError, match=f"{name} is a nested tensor: pass torch.nested.to_padded_tensor"):
+            function(**{**given, name: nested})
+
+
 def elsewhere(place):
     """Tensors that are, as far as anybody can see, on another device."""
 

@@ -264,7 +264,11 @@ def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if isinstance(column, pa.ExtensionArray):
         return cast(column.storage, kind)
     if pa.types.is_dictionary(column.type):  # its items may be views, which pyarrow does not take
-        return cast(column.dictionary, kind).take(column.indices)
+        items = cast(column.dictionary, plain_type(kind))
+        if not pa.types.is_dictionary(kind):
+            return items.take(column.indices)
+        items = items.dictionary_encode()  # of any items; pyarrow casts few of them to dictionaries
+        return pa.DictionaryArray.from_arrays(items.indices.take(column.indices), items.dictionary, ordered=kind.ordered)
     if pa.types.is_decimal(column.type) and pa.types.is_floating(kind):  # pyarrow multiplies by 0.1, which is inexact
         column = column.cast(pa.string())
     return column.cast(kind)

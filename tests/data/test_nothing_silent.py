@@ -229,9 +229,12 @@ def test_types_that_few_functions_know(tmp_path):
     task = pa.array([b"a" * 16, b"b" * 16] * 2, pa.binary(16))
     task = pa.ExtensionArray.from_storage(pa.opaque(task.type, "id", "us"), task)
     per = {"label_quantile": 0.5, "label_per": "task", **ENDS}
-    labelled = compute(table.append_column("task", task), into=tmp_path / "a.arrow", **per)
+    category = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 1], pa.int8()), pa.array([False, True]))  # of pandas
+    both = table.append_column("task", task).append_column("category", category)
+    labelled = compute(both, into=tmp_path / "a.arrow", **per)
     assert labelled.threshold.keys() == {str(b"a" * 16), str(b"b" * 16)}
     assert read(tmp_path / "a.arrow")["task"].type == task.type
+    assert read(tmp_path / "a.arrow")["category"].to_pylist() == [False, True] * 2
     union = pa.UnionArray.from_sparse(pa.array([0] * 4, pa.int8()), [pa.array(range(4))])
     unions = table.append_column("union", union)
     refused("label_per holds sparse_union.*; expected integers", unions, **{**per, "label_per": "union"})

@@ -13,7 +13,7 @@ from fastgae._support.misnamed import COLUMN_ROLES, NAMES_ELSEWHERE, OTHER_FLAGS
 from fastgae.data.errors import DataError, argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, How
 from fastgae.data.formats import NAMING, Format
-from fastgae.data.rows import arrays_of, cast, whole
+from fastgae.data.rows import arrays_of, cast, checked_text, whole
 from fastgae.data.steps import Following, Name, RecordedSteps, RowError, Success, check_none, disorder
 
 KEYS = (*NAMING, "step")
@@ -245,7 +245,7 @@ def _whole(role: str, column: pa.ChunkedArray) -> pa.Array:
     """Return a column in one piece of memory, and check that no row is missing."""
     if column.null_count:
         raise RowError(pc.index(pc.is_null(column), True).as_py(), f"{role} is missing")
-    return whole(column)
+    return checked_text(role, whole(column))
 
 
 def numbers_in(role: str, column: pa.ChunkedArray) -> Array:

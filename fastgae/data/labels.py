@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fastgae._call import Array
 from fastgae.data.errors import DataError, argument
-from fastgae.data.rows import cast, plain_type, whole
+from fastgae.data.rows import cast, checked_text, plain_type, whole
 
 LABEL = "positive"  # the column of labels
 MOST_TALLIES = 2**22  # counts in memory: of many groups, a pass finds fewer bits of the thresholds
@@ -73,7 +73,10 @@ def check_items(per: str | None, schema: pa.Schema) -> None:
 
 def items_in(table: pa.Table, per: str | None) -> pa.Array | None:
     """Return the column of the items in one piece, without dictionaries, which may hold an item that is missing."""
-    return None if per is None else cast(whole(table[per]), plain_type(table.schema.field(per).type))
+    if per is None:
+        return None
+    items = cast(whole(table[per]), plain_type(table.schema.field(per).type))
+    return checked_text(argument("label_per"), items)
 
 
 def _ordered(bits: Array) -> Array:

@@ -268,7 +268,8 @@ def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
         if not pa.types.is_dictionary(kind):
             return items.take(column.indices)
         items = items.dictionary_encode()  # of any items; pyarrow casts few of them to dictionaries
-        return pa.DictionaryArray.from_arrays(items.indices.take(column.indices), items.dictionary, ordered=kind.ordered)
+        indices = items.indices.take(column.indices)
+        return pa.DictionaryArray.from_arrays(indices, items.dictionary, ordered=kind.ordered)
     if pa.types.is_decimal(column.type) and pa.types.is_floating(kind):  # pyarrow multiplies by 0.1, which is inexact
         column = column.cast(pa.string())
     return column.cast(kind)
@@ -284,6 +285,16 @@ def each_array(function: Callable[[Array], Any], column: Arrays) -> Arrays:
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """Return a column in one piece of memory, without a copy if it already is in one piece."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def checked_text(role: str, column: pa.Array) -> pa.Array:
+    """Return a column; raise if its text is none, as in tables that hold any bytes as text."""
+    try:
+        if not pa.types.is_primitive(column.type):
+            column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"the column of {role} holds text that is not UTF-8: {first_line(error)}") from error
+    return column
 
 
 def holds_numbers(array: Any) -> bool:

@@ -235,6 +235,12 @@ def test_types_that_few_functions_know(tmp_path):
     assert labelled.threshold.keys() == {str(b"a" * 16), str(b"b" * 16)}
     assert read(tmp_path / "a.arrow")["task"].type == task.type
     assert read(tmp_path / "a.arrow")["category"].to_pylist() == [False, True] * 2
+    text = pa.Array.from_buffers(pa.string(), 4, pa.array([b"a", b"b", b"\xff", b"d"]).buffers())
+    latin = table.append_column("latin", text)
+    message = r"the column of {} holds text that is not UTF-8: .*Invalid UTF8 sequence at string index 2"
+    for source in (latin, write(latin, tmp_path / "latin.parquet", 3)):
+        refused(message.format("label_per"), source, **{**per, "label_per": "latin"})
+        refused(message.format("episode"), source, columns={"episode": "latin"}, **ENDS)
     union = pa.UnionArray.from_sparse(pa.array([0] * 4, pa.int8()), [pa.array(range(4))])
     unions = table.append_column("union", union)
     refused("label_per holds sparse_union.*; expected integers", unions, **{**per, "label_per": "union"})

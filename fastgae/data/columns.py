@@ -368,6 +368,7 @@ class Episodes:
 def _hashes(names: Sequence[pa.Array]) -> Array:
     hashes = np.zeros(len(names[0]), np.int64)
     for column in names:
+        column = _integral("the name of an episode", column)  # Python's hashes of -1.0 and -2.0 are the same
         if pa.types.is_integer(column.type):
             items = column.to_numpy().astype(np.int64)
         else:

@@ -272,6 +272,13 @@ def test_names_that_begin_again_in_one_file(tmp_path):
             refused(message, source, memory=memory, **ENDS)
     flagged = table.append_column("terminated", pa.array([False, True] * 5))
     assert compute(flagged, **ONES)["advantages"].to_pylist() == [2.0, 1.0] * 5
+    for kind in (pa.float64(), pa.decimal128(21, 0)):  # in which Python has one hash for -1 and -2
+        table = rows(episode=pa.array([-1, -1, -2, -2]).cast(kind))
+        for got in (
+            compute(table, ends="terminated", **ONES),
+            on_table(table, ends="terminated", gae_lambda=1, gamma=1),
+        ):
+            assert got["advantages"].to_pylist() == [2.0, 1.0] * 2
 
 
 def test_done_beside_another_flag():

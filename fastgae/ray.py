@@ -1,7 +1,7 @@
 """Advantages and value targets of recorded data, computed on a Ray cluster."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import pairwise
@@ -21,7 +21,7 @@ from fastgae.data.files import Source, path_of
 from fastgae.data.formats import NAMING, format_named, found_in
 from fastgae.data.labels import LABEL, Part, are_above, check_items, items_in, thresholds_of
 from fastgae.data.on_table import with_results
-from fastgae.data.rows import Rows, plain_type
+from fastgae.data.rows import Rows, cast, plain_type, whole
 from fastgae.data.stored import closing_files
 
 with brought_by("ray", "fastgae.ray"):
@@ -34,7 +34,7 @@ __all__ = ["compute"]
 # Takes a block and returns its replacement.
 Function: TypeAlias = Callable[[pa.Table], pa.Table | Iterator[pa.Table]]
 
-FIRST, LAST, MOMENTS = "first", "last", "moments"  # the columns of internal datasets
+FIRST, LAST, MOMENTS, KEY = "first", "last", "moments", "__key__"  # columns of internal datasets
 
 
 @refuses_misnamed
@@ -181,7 +181,10 @@ def _shuffled(dataset: Dataset, columns: Columns) -> Dataset:
             'rows are shuffled by episode, and lose their order: name columns of "episode" and "step", or pass '
             "whole_episodes=True if every block or file holds whole episodes"
         )
-    return dataset.repartition(dataset.context.default_hash_shuffle_parallelism, keys=names)
+    keys = [KEY + name for name in names]
+    blocks = _per_block(dataset, partial(_with_keys, names))
+    blocks = blocks.repartition(dataset.context.default_hash_shuffle_parallelism, keys=keys)
+    return blocks.drop_columns(keys)
 
 
 # The functions that tasks run.
@@ -194,6 +197,19 @@ def _computed_block(function: Function, block: pa.Table) -> Iterator[pa.Table]:
         yield from [results] if isinstance(results, pa.Table) else results
     except DataError as error:
         raise RayDataError(str(error)) from None
+
+
+def _with_keys(names: Sequence[str], block: pa.Table) -> pa.Table:
+    """Return a block with the names of episodes in types that are the same in all blocks, for Ray to shuffle by.
+
+    Ray hashes the same number differently as int32, int64 or float64.
+    """
+    for name in names:
+        items = cast(whole(block[name]), plain_type(block[name].type))
+        is_text = pa.types.is_string(items.type) or pa.types.is_large_string(items.type)
+        key = items.cast(pa.large_string() if is_text else pa.int64(), safe=False)  # bad names raise later
+        block = block.append_column(KEY + name, key)
+    return block
 
 
 def _of_rows(rows: Rows, function: Function, bounds: pa.Table) -> Iterator[pa.Table]:

@@ -120,6 +120,8 @@ def compute(
             absolute = [path if is_remote(path) else path.absolute() for path in paths]
             found = found_in(absolute, format, columns, rewards)
         known, schema = found.format, found.rows.schema
+        if twice := [name for name in schema.names if schema.names.count(name) > 1]:
+            raise DataError(f"there are {schema.names.count(twice[0])} columns {twice[0]!r}; expected one")
         through = partial(_per_file, found.rows, found.rows.files if whole_episodes else found.rows.firsts)
         dataset = through(lambda block: block)
     chosen = chosen_columns(columns, known, schema, values, how, rewards)

@@ -209,8 +209,8 @@ def _place(argued: tuple[str, str | os.PathLike[str] | None], plan: Plan) -> Pat
 def _check_names(plan: Plan) -> None:
     """Check the names of the columns that are read, and of those that are written."""
     names = plan.rows.schema.names
-    check_items(plan.how.label_per, plan.rows.schema)
     plan.rows.check(names if plan.into else plan.groups)
+    check_items(plan.how.label_per, plan.rows.schema)
     labels = [] if plan.how.label_quantile is None else [LABEL]
     check_new([*plan.found.format.results.values(), *labels], names if plan.into else plan.columns.keys)
 

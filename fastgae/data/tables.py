@@ -237,7 +237,8 @@ def dataset(source: Any) -> list[Part]:
     found = []
     for each in fragments:
         path = Path(getattr(each, "path", THE_TABLE))
-        found += parts_of(path, [each.count_rows()], source.schema, partial(read, each))
+        with reading(path):
+            found += parts_of(path, [each.count_rows()], source.schema, partial(read, each))
     return found
 
 

@@ -103,6 +103,11 @@ def test_bad_labels(recorded):
         (recorded.table(), {"label_per": "episode"}, "label_per is for labels: pass label_quantile too"),
         (recorded.table(), of_tasks, "no column 'task' for label_per; there are"),
         (recorded.table(task=[np.nan] * ROWS), of_tasks, "the column of label_per has a row without an item"),
+        (
+            recorded.table(task=[0] * ROWS).append_column("task", [[0] * ROWS]),
+            of_tasks,
+            "are 2 columns 'task'; expected",
+        ),
         (recorded.table(task=[[0]] * ROWS), of_tasks, r"the column of label_per holds list<.*; expected integers"),
     ):
         refused(message, table, error=ValueError, **given)

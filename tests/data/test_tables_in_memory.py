@@ -107,6 +107,9 @@ def test_bad_tables(tmp_path, recorded):
     refused(r"^the table: episode \d+, step \d+, row 77: rewards is NaN", recorded.table(rewards=rewards))
     refused("there are no rows in the table", recorded.table().slice(0, 0))
     refused("the table cannot be read: ", pa.array([1]))
+    source = pa.dataset.dataset(write(recorded.table(), tmp_path / "a.parquet", 100))
+    (tmp_path / "a.parquet").unlink()
+    refused(r"a\.parquet vanished while it was read", source)
     with pytest.raises(DataError, match="the table cannot be read: "):
         on_table(recorded)
     for out in ((), (tmp_path / "out.parquet",)):

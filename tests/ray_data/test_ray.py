@@ -176,7 +176,7 @@ def test_episodes_that_are_cut(recorded, tmp_path):
     assert table_of(fastgae.ray.compute(tmp_path))["returns"] == pq.read_table(expected.file)["returns"]
 
 
-def test_errors_before_anything_is_read(recorded):
+def test_errors_before_anything_is_read(recorded, tmp_path):
     for error, message, given in (
         (DataError, r"no column 'v' for values; there are episode, .*", {"values": "v"}),
         (TypeError, r"values must be the name of a column, got function: .*map_batches", {"values": lambda rows: rows}),
@@ -189,6 +189,13 @@ def test_errors_before_anything_is_read(recorded):
     ):
         with pytest.raises(error, match=message):
             fastgae.ray.compute(ray.data.from_arrow(recorded.table()), **given)
+    twice = write(
+        recorded.table().append_column("x", [recorded.step]).append_column("x", [recorded.step]),
+        tmp_path / "a.parquet",
+        100,
+    )
+    with pytest.raises(DataError, match="there are 2 columns 'x'; expected one"):
+        fastgae.ray.compute(twice)
     shuffle = 'lose their order: name columns of "episode" and "step"'
     for blocks, message in (
         (ray.data.from_arrow(recorded.table("rewards", "values", "terminated", "truncated")), shuffle),

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastgae._call import WORKING_DTYPES, Array
-from fastgae._canonical.arguments import shown
+from fastgae._canonical.arguments import integer_of, shown
 from fastgae._interop.libraries import as_array, is_tensor, on_the_cpu
 from fastgae.data.errors import DataError
 from fastgae.data.formats import Format
@@ -54,8 +54,8 @@ class Critic:
             )
         if isinstance(self.columns, str):
             raise TypeError(f"columns of a critic must be a list of names, got {self.columns!r}")
-        if self.rows < 1:
-            raise ValueError(f"rows of a critic must be at least 1, got {self.rows}")
+        if (integer_of(self.rows) or 0) < 1:
+            raise ValueError(f"rows of a critic must be an integer of at least 1, got {self.rows!r}")
 
 
 class Batch(dict[str, Any]):

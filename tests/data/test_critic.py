@@ -137,8 +137,9 @@ def test_wrong_critics(tmp_path, states, recorded):
     source = write(states, tmp_path / "a.parquet", 100)
     for critic, error, message in WRONG.values():
         refused(message, source, error=error, values=critic, memory=limit(2000))
-    with pytest.raises(ValueError, match="rows of a critic must be at least 1, got 0"):
-        Critic(len, rows=0)
+    for size in (0, 1.5, "8"):
+        with pytest.raises(ValueError, match=f"rows of a critic must be an integer of at least 1, got {size!r}"):
+            Critic(len, rows=size)
     with pytest.raises(TypeError, match="columns of a critic must be a list of names, got 'obs'"):
         Critic(len, columns="obs")
     refused("there is no column for the critic; there are episode, step", recorded.table(), values=len)

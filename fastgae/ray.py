@@ -21,7 +21,7 @@ from fastgae.data.files import Source, path_of
 from fastgae.data.formats import NAMING, format_named, found_in
 from fastgae.data.labels import LABEL, Part, are_above, check_items, items_in, thresholds_of
 from fastgae.data.on_table import with_results
-from fastgae.data.rows import Rows, cast, plain_type, whole
+from fastgae.data.rows import Rows, axes_of, cast, plain_type, whole
 from fastgae.data.stored import closing_files
 
 with brought_by("ray", "fastgae.ray"):
@@ -35,6 +35,7 @@ __all__ = ["compute"]
 Function: TypeAlias = Callable[[pa.Table], pa.Table | Iterator[pa.Table]]
 
 FIRST, LAST, MOMENTS, KEY = "first", "last", "moments", "__key__"  # columns of internal datasets
+NUMBERS = ("rewards", "values", "next_values")
 
 
 @refuses_misnamed
@@ -128,7 +129,10 @@ def compute(
     check_advantages(how, "values" in chosen.of_role)
     check_items(label_per, schema)
     check_new([*known.results.values(), *([] if label_quantile is None else [LABEL])], schema.names)
-    computed = partial(with_results, known=known, chosen=chosen, how=how, may_be_cut=whole_episodes)
+    # Blocks may differ in their types, and all results have one.
+    numbers = [name for name in chosen.named(*NUMBERS) if axes_of(schema.field(name).type) is not None]
+    others = schema.empty_table().select(numbers)
+    computed = partial(with_results, known=known, chosen=chosen, how=how, may_be_cut=whole_episodes, others=others)
     if whole_episodes:
         results = through(computed, num_threads)
     else:

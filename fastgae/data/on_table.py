@@ -82,9 +82,14 @@ def on_table(
     return with_results(table, known, chosen, how, may_be_cut=True)
 
 
-def with_results(table: pa.Table, known: Format, chosen: Columns, how: How, may_be_cut: bool) -> pa.Table:
-    """Return the table with its results; ``may_be_cut``: an episode without a flag at its end is an error."""
-    schema = promoted(tabular(table))
+def with_results(
+    table: pa.Table, known: Format, chosen: Columns, how: How, may_be_cut: bool, others: pa.Table | None = None
+) -> pa.Table:
+    """Return the table with its results.
+
+    ``may_be_cut``: an episode without a flag at its end is an error. ``others``: the types of other parts of the table.
+    """
+    schema = promoted([*tabular(table), *([] if others is None else tabular(others))])
     kinds = {name: schema.field(name).type for name in chosen.read}
     rows = pa.table(
         {

@@ -65,6 +65,16 @@ def test_names_of_another_type_in_each_block(recorded):
         assert np.array_equal(got["advantages"], recorded.result.advantages)
 
 
+def test_numbers_of_another_type_in_each_block(recorded):
+    table, first = recorded.table(), recorded.first[3]
+    doubles = table.set_column(2, "rewards", table["rewards"].cast(pa.float64()))
+    expected = fastgae.data.compute(doubles, progress=False)["advantages"]
+    blocks = ray.data.from_arrow([table.slice(0, first), doubles.slice(first)])
+    for whole_episodes in (False, True):
+        results = fastgae.ray.compute(blocks, whole_episodes=whole_episodes, label_quantile=0.5)
+        assert table_of(results)["advantages"].equals(expected)
+
+
 def test_blocks_of_whole_episodes(recorded):
     """Blocks of a few episodes, of which the first is empty, stay as they are."""
     for bounds in ([0, *recorded.first[1::4]], recorded.first[[3]]):

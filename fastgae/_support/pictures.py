@@ -35,11 +35,11 @@ def picture_path(given: str | os.PathLike[str]) -> Path:
     path = Path(given)
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"expected a file name that ends in {', '.join(SUFFIXES)}, got {str(path)!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"there is no directory {str(path.parent)!r}")
-    if path.is_symlink() or path.is_fifo():
-        raise ValueError(f"{str(path)!r} is a link or a pipe")  # the picture would take its place
     try:
+        if not path.parent.is_dir():
+            raise ValueError(f"there is no directory {str(path.parent)!r}")
+        if path.is_symlink() or path.is_fifo():
+            raise ValueError(f"{str(path)!r} is a link or a pipe")  # the picture would take its place
         with path.open("ab") if path.exists() else tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
@@ -82,7 +82,7 @@ def save(figure: "Figure", path: Path) -> None:
     import matplotlib
 
     suffix = path.suffix.lower()
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")  # a name that nobody else has
+    partial = path.with_name(f"fastgae-{secrets.token_hex(8)}.partial")  # a name that nobody else has
     try:
         with matplotlib.rc_context(SVG), partial.open("xb") as file:
             figure.savefig(file, format=suffix.removeprefix("."), metadata=TIMES[suffix])

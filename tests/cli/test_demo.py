@@ -99,6 +99,7 @@ def test_bad_options_end_in_one_line_before_any_work(tmp_path, monkeypatch, fail
         (f"--plot {tmp_path}/rollout.bmp", "--plot", ".png", "rollout.bmp"),
         (f"--plot {tmp_path}/missing/rollout.png", "--plot", "missing"),
         (f"--plot {tmp_path}/directory.png", "--plot", "directory.png", "not writable"),
+        (f"--plot {tmp_path}/{'a' * 300}.png", "--plot", "a.png"),
         ("--no-such-option", "--no-such-option"),
     ):
         code, message = failure("demo", *options.split())

@@ -25,5 +25,6 @@ def test_plot_of_any_length_and_of_nothing_but_ends(steps, tmp_path):
     zeros, ends = np.zeros(steps, np.float32), np.ones(steps, np.bool_)
     series = dict.fromkeys(("rewards", "values", "advantages", "returns"), zeros)
     series |= {"terminated": ends, "truncated": ~ends, "final_values": np.full(steps, np.nan)}
-    plot.draw(tmp_path / "x.png", "all ends", series)
-    assert (tmp_path / "x.png").read_bytes().startswith(PNG)
+    long = f"{'x' * 251}.png"
+    plot.draw(tmp_path / long, "all ends", series)
+    assert (tmp_path / long).read_bytes().startswith(PNG)

@@ -91,6 +91,8 @@ class State:
             raise WriteError(self.folder, first_line(error)) from error
         try:
             yield
+        except OSError as error:
+            raise error if isinstance(error, WriteError) else WriteError(self.folder, first_line(error)) from error
         finally:
             with suppress(OSError):  # another run may have come in between
                 if [*self._found()] == [self.folder / LOCK]:

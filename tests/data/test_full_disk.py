@@ -40,14 +40,14 @@ def full_at():
 def test_full_disk(tmp_path, recorded, full_at, suffix, scattered):
     order = np.random.default_rng(0).permutation(ROWS) if scattered else np.arange(ROWS)
     source = write(recorded.table().take(order), tmp_path / "source.parquet", 100)
-    for size, place in ((SPOOLED, "unfinished"), (WHOLE, "out")):
+    for size, place in ((10, "unfinished"), (SPOOLED, "unfinished"), (WHOLE, "out")):
         out = tmp_path / f"out{size}{suffix}"
         message = full_at(size, source, out)
         assert ("; the finished part is kept: make" in message) == (size == WHOLE and not scattered)
         assert place in message or scattered
         assert not out.exists()
         assert_same_bits(computed(source, out, resume=True, **RUN), recorded.result, order)
-    assert names(tmp_path) == [f"out{WHOLE}{suffix}", f"out{SPOOLED}{suffix}", source.name]
+    assert names(tmp_path) == [*(f"out{size}{suffix}" for size in (10, WHOLE, SPOOLED)), source.name]
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this platform cannot ask for the space of a file")

@@ -4,7 +4,6 @@ import argparse
 import importlib
 import inspect
 import sys
-from pathlib import Path
 from typing import Any
 
 import fastgae
@@ -58,7 +57,7 @@ def loaded(critic: tuple[str, str]) -> Any:
     from fastgae.data import Critic
 
     module, name = critic
-    sys.path.insert(0, str(Path.cwd()))
+    sys.path.insert(0, "")  # the current folder
     try:
         found = getattr(importlib.import_module(module), name)
         return found if isinstance(found, Critic) else Critic(found)

@@ -57,13 +57,17 @@ def path_of(what: str, name: Any) -> Path:
     """Return the path of a name or URL, or the path itself; raise DataError if no library knows such URLs."""
     if is_remote(name):
         return Path(name.path) if name.protocol in HERE else name
-    text = os.fspath(name)
+    text, what = os.fspath(name), what if what == "source" else argument(what)
     if text == "":
-        raise DataError(f"{what if what == 'source' else argument(what)} is empty: expected a path")
+        raise DataError(f"{what} is empty: expected a path")
     url = URL.match(text)
     if url and "://" not in text and url[1].lower() in (*HERE, *PAGES, *STORES):
         text = text.replace(":/", "://", 1)  # a pathlib.Path has made one slash of two
     if not url or "://" not in text:
+        try:
+            Path(text).absolute()
+        except FileNotFoundError as error:
+            raise DataError(f"{what} {text!r}: the current folder is gone; pass a path from /, or change it") from error
         return Path(text)
     with brought_by("remote", without_secrets(text)):
         from upath import UPath

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -199,6 +200,15 @@ def test_an_empty_path_is_not_the_folder_of_the_process(name, tmp_path, monkeypa
     with pytest.raises(DataError, match=f"^{name} is empty: expected a path"):
         compute(**{"source": folder / "data.parquet", name: ""})
     assert [*tmp_path.iterdir()] == [folder]
+
+
+def test_the_folder_of_the_process_is_gone(tmp_path, monkeypatch, few):
+    source = write(few.table(*ROLES), tmp_path / "data.parquet", 60)
+    monkeypatch.setattr(os, "getcwd", Mock(side_effect=FileNotFoundError))
+    for name, given in (("source", {"source": "a.parquet"}), ("out", {"out": "a.parquet"})):
+        with pytest.raises(DataError, match=rf"^{name} 'a\.parquet': the current folder is gone"):
+            compute(**{"source": source, **given})
+    assert compute(source).steps == 60
 
 
 def test_without_stderr_there_is_no_progress_bar(tmp_path, monkeypatch, few):

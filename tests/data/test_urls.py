@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastgae.data import DataError, WriteError, compute
-from fastgae.data.errors import without_secrets
+from fastgae.data.errors import on_the_command_line, without_secrets
 from fastgae.data.state import State
 
 from .recorded import NEXT, ROWS, Recorded, assert_same_bits, computed, limit, names, refused, write
@@ -231,6 +231,8 @@ def test_missing_or_denied(bucket, tmp_path, recorded, monkeypatch):
         (source, {"out": source}, "is a file of the source: pass another path"),
     ):
         refused(message, given, error=errors, **options)
+    with on_the_command_line():
+        refused("^--out 's4://a/b' cannot be used: ", local, out="s4://a/b")
     with monkeypatch.context() as patched:
         patched.setattr("s3fs.S3FileSystem._call_s3", denied)
         for given, options in ((source, {}), (local, {"out": f"{bucket}out.parquet"})):

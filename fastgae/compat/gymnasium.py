@@ -259,9 +259,9 @@ def _rollouts(
                     observations, _ = envs.reset(options={"reset_mask": done})
         episode_returns, episode_lengths = (np.concatenate(parts) for parts in zip(*ended, strict=True))
         yield Rollout(
-            _map(_stacked, *seen),
-            _map(_stacked, *taken),
-            _map(_stacked, *extras),
+            _stacked("observations of envs", seen),
+            _stacked("actions of policy", taken),
+            {name: _stacked(f"extras[{name!r}] of policy", [each[name] for each in extras]) for name in extras[0]},
             rewards,
             terminated,
             truncated,
@@ -290,7 +290,7 @@ def _final(envs: Any, observations: Batch, info: Mapping[str, Any], truncated: A
         return _map(lambda array: on_the_cpu(array)[truncated], observations)
     from gymnasium.vector.utils import concatenate
 
-    given: Any = info.get("final_obs")
+    given: Any = info.get("final_obs") if isinstance(info, Mapping) else info
     finals: Any = on_the_cpu(given)[truncated] if getattr(given, "shape", ())[:1] == truncated.shape else [None]
     if any(final is None for final in finals):
         raise ValueError(
@@ -299,7 +299,13 @@ def _final(envs: Any, observations: Batch, info: Mapping[str, Any], truncated: A
         )
     # As a vector does it: the space says what a part is, because environments may return lists, tuples, other dtypes.
     into = _map(lambda array: np.empty((len(finals), *array.shape[1:]), on_the_cpu(array).dtype), observations)
-    return concatenate(envs.single_observation_space, finals, into)
+    try:
+        return concatenate(envs.single_observation_space, finals, into)
+    except (LookupError, TypeError, ValueError) as error:
+        space = envs.single_observation_space
+        raise ValueError(
+            f'info["final_obs"] does not fit into {space} ({error}): a wrapper of observations must change it, too'
+        ) from error
 
 
 def _shaped(what: str, given: Any, shape: tuple[int, ...], any_shape: bool = False) -> Array:
@@ -349,8 +355,12 @@ def _copied(batch: Batch) -> Batch:
     return _map(lambda array: on_the_cpu(array).copy(), batch)
 
 
-def _stacked(*arrays: Any) -> Array:
-    return np.stack(arrays)
+def _stacked(what: str, batches: list[Batch]) -> Batch:
+    """Return the batches of all steps as one."""
+    try:
+        return _map(lambda *arrays: np.stack(arrays), *batches)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"{what} must have the same shapes and parts at every step: {error}") from error
 
 
 def _map(function: Callable[..., Any], *batches: Batch) -> Batch:

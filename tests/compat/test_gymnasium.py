@@ -360,6 +360,7 @@ def test_the_mode_is_that_of_the_envs_and_not_of_their_class(mode):
         lambda info: info | {"final_obs": [*info.get("final_obs", [])]},
         lambda info: info | {"final_obs": np.full(NUM_ENVS, None)},
         lambda info: info | {"final_obs": {"who": np.zeros(NUM_ENVS)}},
+        lambda info: [info] * NUM_ENVS,  # as DictInfoToList has it
     ],
 )
 def test_final_observations_that_are_missing(change):
@@ -372,7 +373,17 @@ def test_final_observations_that_are_missing(change):
         rollouts(AutoresetMode.SAME_STEP, wrapper=Changing)
 
 
-NAMES_IN_TURN = iter([["values"], []])
+def test_final_observations_that_do_not_fit():
+    class Wide(gymnasium.vector.VectorWrapper):
+        def step(self, actions):
+            *results, info = self.env.step(actions)
+            return *results, {name: np.ones((NUM_ENVS, 99)) for name in info}
+
+    with pytest.raises(ValueError, match=r'info\["final_obs"\] does not fit into Box.*: a wrapper of obs'):
+        rollouts(AutoresetMode.SAME_STEP, wrapper=Wide)
+
+
+NAMES_IN_TURN, PARTS_IN_TURN = iter([["values"], []]), itertools.count(1)
 
 
 @pytest.mark.parametrize(
@@ -390,6 +401,10 @@ NAMES_IN_TURN = iter([["values"], []])
         (
             lambda actions: Acted(actions, dict.fromkeys(next(NAMES_IN_TURN), np.ones(3))),
             r"policy returned the extras \[\], and \['values'\] at the step before",
+        ),
+        (
+            lambda actions: Acted(actions, {"t": (np.ones(3),) * next(PARTS_IN_TURN)}),
+            r"extras\['t'\] of policy must have the same shapes and parts at every step: zip",
         ),
     ],
 )

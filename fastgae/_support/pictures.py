@@ -4,6 +4,7 @@ import io
 import os
 import secrets
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,6 +41,8 @@ def picture_path(given: str | os.PathLike[str]) -> Path:
             raise ValueError(f"there is no directory {str(path.parent)!r}")
         if path.is_symlink() or path.is_fifo():
             raise ValueError(f"{str(path)!r} is a link or a pipe")  # the picture would take its place
+        with suppress(FileNotFoundError):
+            path.lstat()  # raises if the name is too long, for which exists() of Python 3.14 returns False
         with path.open("ab") if path.exists() else tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:

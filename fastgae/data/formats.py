@@ -238,7 +238,8 @@ def found_in(
         found = tabular(source)
     else:
         paths, patterns = found_sources(source)
-        known, found = format_of(name, paths[0]), []
+        with reading(paths[0]):
+            known, found = format_of(name, paths[0]), []
         for path in paths:  # which may overlap: each .npy file stands for its whole folder
             own = [file for file in known.files(path) if file.absolute() not in seen]
             seen.update(file.absolute() for file in own)

@@ -34,8 +34,9 @@ def values_file(values: str | os.PathLike[str], columns: Sequence[str]) -> Path 
     if values in (NAME, *columns):  # the default names no file
         return None
     path = path_of("values", values)
-    if path.exists():
-        return path
+    with reading(path):
+        if path.exists():
+            return path
     if isinstance(values, os.PathLike) or is_remote(path) or by_suffix(path) or len(path.parts) > 1:
         raise DataError(f"{argument('values')} {str(path)!r} does not exist, and no column has this name")
     return None

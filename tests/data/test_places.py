@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -135,6 +136,8 @@ def test_a_folder_that_cannot_be_listed(tmp_path, few, monkeypatch):
     kept = os.scandir
     monkeypatch.setattr(os, "scandir", refusing)
     refused("locked cannot be read: Permission denied", tmp_path / "runs")
+    monkeypatch.setattr(Path, "is_file", Mock(side_effect=PermissionError(13, "Permission denied", "info.json")))
+    refused("runs cannot be read: Permission denied", tmp_path / "runs")
 
 
 def test_hidden_files_of_other_formats(tmp_path, few):

@@ -1,7 +1,7 @@
 """Advantages and value targets of recorded data, computed on a Ray cluster."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import pairwise
@@ -133,10 +133,11 @@ def compute(
     numbers = [name for name in chosen.named(*NUMBERS) if axes_of(schema.field(name).type) is not None]
     others = schema.empty_table().select(numbers)
     computed = partial(with_results, known=known, chosen=chosen, how=how, may_be_cut=whole_episodes, others=others)
+    alike = partial(_if_alike, {*known.columns.values(), *chosen.read}, schema.names)
     if whole_episodes:
-        results = through(computed, num_threads)
+        results = through(partial(alike, computed), num_threads)
     else:
-        results = _per_block(_shuffled(dataset, chosen), computed, num_threads)
+        results = _per_block(_shuffled(dataset, chosen, alike), computed, num_threads)
     if normalize is None and label_quantile is None:
         return results
     blocks = results.materialize()  # or Ray would compute them for the statistics, and once more for the results
@@ -179,7 +180,7 @@ def _per_file(rows: Rows, firsts: Array, function: Function, num_cpus: int | Non
     return _per_block(ray.data.from_items(bounds), partial(_of_rows, rows, function), num_cpus)
 
 
-def _shuffled(dataset: Dataset, columns: Columns) -> Dataset:
+def _shuffled(dataset: Dataset, columns: Columns, alike: Callable[..., Any]) -> Dataset:
     """Return the rows in blocks that hold whole episodes, in any order inside: ``on_table`` sorts them."""
     names = columns.named(*NAMING)
     if not names or "step" not in columns.of_role:
@@ -188,7 +189,7 @@ def _shuffled(dataset: Dataset, columns: Columns) -> Dataset:
             "whole_episodes=True if every block or file holds whole episodes"
         )
     keys = [KEY + name for name in names]
-    blocks = _per_block(dataset, partial(_with_keys, names))
+    blocks = _per_block(dataset, partial(alike, partial(_with_keys, names)))
     blocks = blocks.repartition(dataset.context.default_hash_shuffle_parallelism, keys=keys)
     return blocks.drop_columns(keys)
 
@@ -203,6 +204,14 @@ def _computed_block(function: Function, block: pa.Table) -> Iterator[pa.Table]:
         yield from [results] if isinstance(results, pa.Table) else results
     except DataError as error:
         raise RayDataError(str(error)) from None
+
+
+def _if_alike(roles: Collection[str], present: Sequence[str], function: Function, block: pa.Table) -> Any:
+    """Call a function with a block, if it has the columns that the dataset has: Ray may know only the first block's."""
+    has = block.column_names
+    if len(block) and (lost := sorted(name for name in roles if (name in present) != (name in has))):
+        raise DataError(f"only some blocks of the dataset have the column {lost[0]!r}: add it to all, or drop it")
+    return function(block)
 
 
 def _with_keys(names: Sequence[str], block: pa.Table) -> pa.Table:

@@ -75,6 +75,16 @@ def test_numbers_of_another_type_in_each_block(recorded):
         assert table_of(results)["advantages"].equals(expected)
 
 
+def test_columns_that_only_some_blocks_have(recorded):
+    """Without the check, flags that only later blocks have would not be read."""
+    table, first = recorded.table(), recorded.first[3]
+    parts = [table.slice(0, first).drop_columns(["truncated"]), table.slice(first)]
+    for blocks, whole_episodes in ((parts, False), (parts, True), (parts[::-1], True)):
+        lazy = ray.data.from_arrow(blocks).map_batches(lambda block: block, batch_format="pyarrow", batch_size=None)
+        with pytest.raises(RayTaskError, match="only some blocks of the dataset have the column 'truncated'"):
+            fastgae.ray.compute(lazy, whole_episodes=whole_episodes).materialize()
+
+
 def test_blocks_of_whole_episodes(recorded):
     """Blocks of a few episodes, of which the first is empty, stay as they are."""
     for bounds in ([0, *recorded.first[1::4]], recorded.first[[3]]):

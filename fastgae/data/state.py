@@ -83,10 +83,11 @@ class State:
             self._check_own()
             with suppress(NotImplementedError):  # a file system that knows no locks
                 lock.acquire()
-        except Timeout as error:
+        except (Timeout, FileNotFoundError) as error:
+            if not self.folder.parent.is_dir():
+                raise WriteError(self.out, f"there is no folder {self.folder.parent}") from error
+            # Where there is no file, that run has just ended, and has removed the folder.
             raise DataError(f"another run is writing {self.out}: wait for its end, or pass another path") from error
-        except FileNotFoundError as error:
-            raise WriteError(self.out, f"there is no folder {self.folder.parent}") from error
         except OSError as error:
             raise WriteError(self.folder, first_line(error)) from error
         try:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,11 @@ from .recorded import NEXT, ROWS, assert_same_bits, computed, interrupted, limit
 
 RUN = {"memory": limit(500)}
 RESUME = {"resume": True, "progress": False, **RUN}
+
+
+def test_the_other_run_has_just_removed_the_folder(tmp_path, recorded, monkeypatch):
+    monkeypatch.setattr("fastgae.data.state.FileLock.acquire", Mock(side_effect=FileNotFoundError))
+    refused("another run is writing .*a.parquet: wait", recorded.table(), tmp_path / "a.parquet")
 
 
 def test_at_the_same_time(tmp_path, recorded):

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -155,9 +155,10 @@ def compute(
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads, normalize, *labels)
     plan = planned(source, format, columns, episode_is, values, rewards, how, memory)
     plan = plan._replace(plot=picture, into=into is not None)
-    with TemporaryDirectory(prefix="fastgae-") as folder:
-        alone = is_table(source) and out is None and into is None  # then the results are a table, too
-        to = Path(folder, "results.arrow") if alone else _place(("out", out) if into is None else ("into", into), plan)
+    alone = is_table(source) and out is None and into is None  # then the results are a table, too
+    with TemporaryDirectory(prefix="fastgae-") if alone else nullcontext() as folder:
+        place = ("out", out) if into is None else ("into", into)
+        to = _place(place, plan) if folder is None else Path(folder, "results.arrow")
         _check_names(plan)
         files = [*plan.found.files, *(plan.beside.files if plan.beside else [])]
         state = State(to, plan.options, files, plan.rows.count, overwrite)

@@ -66,6 +66,7 @@ LATER = (2e9, 2e9)
 def test_times_and_folders_do_not_matter(tmp_path, recorded, monkeypatch):
     """Touched, or copied elsewhere with rsync: the same data, whether the run has finished or not."""
     here, there = tmp_path / "here", tmp_path / "there"
+    monkeypatch.setattr("tempfile.tempdir", str(there))  # a killed run would leave a folder there
     here.mkdir()
     source, whole = write(recorded.table(), here / "a.parquet", 100), tmp_path / "whole.parquet"
     first = compute(source, whole, progress=False, **RUN)

@@ -39,8 +39,10 @@ Shape = tuple[int, ...]
 
 _tries = Counter[str]()
 
-with contextlib.suppress(AttributeError):  # an older JAX, which cannot store a named tuple
-    jax.export.register_namedtuple_serialization(GAEResult, serialized_name="fastgae.GAEResult")
+with contextlib.suppress(ImportError):  # JAX 0.5 without absl, which cannot export; before 0.8, jax does not import it
+    from jax import export
+
+    export.register_namedtuple_serialization(GAEResult, serialized_name="fastgae.GAEResult")
 
 
 @functools.cache

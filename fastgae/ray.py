@@ -133,6 +133,8 @@ def compute(
     numbers = [name for name in chosen.named(*NUMBERS) if axes_of(schema.field(name).type) is not None]
     others = schema.empty_table().select(numbers)
     computed = partial(with_results, known=known, chosen=chosen, how=how, may_be_cut=whole_episodes, others=others)
+    if numbers and all(pa.types.is_floating(kind) and kind.bit_width <= 32 for kind in others.schema.types):
+        computed = partial(_in_float32, [*known.results.values()], numbers, computed)
     alike = partial(_if_alike, {*known.columns.values(), *chosen.read}, schema.names)
     if whole_episodes:
         results = through(partial(alike, computed), num_threads)
@@ -212,6 +214,19 @@ def _if_alike(roles: Collection[str], present: Sequence[str], function: Function
     if len(block) and (lost := sorted(name for name in roles if (name in present) != (name in has))):
         raise DataError(f"only some blocks of the dataset have the column {lost[0]!r}: add it to all, or drop it")
     return function(block)
+
+
+def _in_float32(
+    results: Sequence[str], numbers: Sequence[str], function: Callable[[pa.Table], pa.Table], block: pa.Table
+) -> pa.Table:
+    """Call a function with a block, and check that its results have the type that those of the first block have."""
+    table = function(block)
+    if any(name in table.column_names and table[name].type == pa.float64() for name in results):
+        raise DataError(
+            f"{', '.join(numbers)} are float32 in the first block of the dataset, and wider in another: let all blocks "
+            "hold one type"
+        )
+    return table
 
 
 def _with_keys(names: Sequence[str], block: pa.Table) -> pa.Table:

@@ -73,6 +73,10 @@ def test_numbers_of_another_type_in_each_block(recorded):
     for whole_episodes in (False, True):
         results = fastgae.ray.compute(blocks, whole_episodes=whole_episodes, label_quantile=0.5)
         assert table_of(results)["advantages"].equals(expected)
+    lazy = blocks.map_batches(lambda block: block, batch_format="pyarrow", batch_size=None)  # Ray knows one type
+    for whole_episodes in (False, True):
+        with pytest.raises(RayTaskError, match=r", values.* are float32 in the first block of"):
+            fastgae.ray.compute(lazy, whole_episodes=whole_episodes).materialize()
 
 
 def test_columns_that_only_some_blocks_have(recorded):

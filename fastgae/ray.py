@@ -21,7 +21,7 @@ from fastgae.data.files import Source, path_of
 from fastgae.data.formats import NAMING, format_named, found_in
 from fastgae.data.labels import LABEL, Part, are_above, check_items, items_in, thresholds_of
 from fastgae.data.on_table import with_results
-from fastgae.data.rows import Rows, axes_of, cast, plain_type, whole
+from fastgae.data.rows import Rows, axes_of, cast, check_once, plain_type, whole
 from fastgae.data.stored import closing_files
 
 with brought_by("ray", "fastgae.ray"):
@@ -121,8 +121,7 @@ def compute(
             absolute = [path if is_remote(path) else path.absolute() for path in paths]
             found = found_in(absolute, format, columns, rewards)
         known, schema = found.format, found.rows.schema
-        if twice := [name for name in schema.names if schema.names.count(name) > 1]:
-            raise DataError(f"there are {schema.names.count(twice[0])} columns {twice[0]!r}; expected one")
+        check_once(schema.names, schema)
         through = partial(_per_file, found.rows, found.rows.files if whole_episodes else found.rows.firsts)
         dataset = through(lambda block: block)
     chosen = chosen_columns(columns, known, schema, values, how, rewards)

@@ -7,6 +7,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from operator import methodcaller
 from types import NoneType
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
@@ -300,8 +301,7 @@ def _called(body: Body, given: dict[str, Any]) -> Any:
     convert = converter(first, body.numbers_in(given))
     if convert is None:
         strong = [taken[name] for name in body.numbers if name in taken and not is_weak(given[name])]
-        dtype = np.result_type(taken[body.like], *strong)
-        return _each(lambda result: result.astype(dtype, copy=False), result)
+        convert = methodcaller("astype", np.result_type(taken[body.like], *strong), copy=False)
     return _each(convert, result)
 
 

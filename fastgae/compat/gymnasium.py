@@ -290,7 +290,7 @@ def _final(envs: Any, observations: Batch, info: Mapping[str, Any], truncated: A
         return _map(lambda array: on_the_cpu(array)[truncated], observations)
     from gymnasium.vector.utils import concatenate
 
-    given: Any = info.get("final_obs") if isinstance(info, Mapping) else info
+    given: Any = info.get("final_obs") if isinstance(info, Mapping) else None
     finals: Any = on_the_cpu(given)[truncated] if getattr(given, "shape", ())[:1] == truncated.shape else [None]
     if any(final is None for final in finals):
         raise ValueError(

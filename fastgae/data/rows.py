@@ -89,8 +89,7 @@ class Rows:
     def check(self, columns: Sequence[str]) -> None:
         """Check that all files have these columns, and each once."""
         for name in (name for name in columns if name not in self.made):
-            if (count := self.schema.names.count(name)) > 1:
-                raise DataError(f"there are {count} columns {name!r}; expected one")
+            check_once([name], self.schema)
             has = {name in part.schema.names: part for part in reversed(self._known)}
             if len(has) > 1:
                 ours = "; it holds results of fastgae: move it elsewhere, or name the files of the source"
@@ -280,6 +279,13 @@ def each_array(function: Callable[[Array], Any], column: Arrays) -> Arrays:
     if isinstance(column, Mapping):
         return {name: each_array(function, field) for name, field in column.items()}
     return function(column)
+
+
+def check_once(columns: Iterable[str], schema: pa.Schema) -> None:
+    """Check that a schema has no second column of these names."""
+    for name in columns:
+        if (count := schema.names.count(name)) > 1:
+            raise DataError(f"there are {count} columns {name!r}; expected one")
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:

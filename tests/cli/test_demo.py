@@ -1,6 +1,7 @@
 """The demo: what it compares and shows, and what becomes of bad options."""
 
 import json
+import os
 import sys
 from importlib.util import find_spec
 from itertools import cycle
@@ -99,7 +100,7 @@ def test_bad_options_end_in_one_line_before_any_work(tmp_path, monkeypatch, fail
         (f"--plot {tmp_path}/rollout.bmp", "--plot", ".png", "rollout.bmp"),
         (f"--plot {tmp_path}/missing/rollout.png", "--plot", "missing"),
         (f"--plot {tmp_path}/directory.png", "--plot", "directory.png", "not writable"),
-        (f"--plot {tmp_path}/{'a' * 300}.png", "--plot", "a.png"),
+        *[(f"--plot {tmp_path}/{'a' * 300}.png", "--plot", "a.png")] * (os.name == "posix"),  # others may say it late
         ("--no-such-option", "--no-such-option"),
     ):
         code, message = failure("demo", *options.split())

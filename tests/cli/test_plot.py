@@ -1,5 +1,7 @@
 """The plot of the demo."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,7 @@ def test_plot_of_any_length_and_of_nothing_but_ends(steps, tmp_path):
     zeros, ends = np.zeros(steps, np.float32), np.ones(steps, np.bool_)
     series = dict.fromkeys(("rewards", "values", "advantages", "returns"), zeros)
     series |= {"terminated": ends, "truncated": ~ends, "final_values": np.full(steps, np.nan)}
-    long = f"{'x' * 251}.png"
+    most = os.pathconf(tmp_path, "PC_NAME_MAX") if hasattr(os, "pathconf") else 60
+    long = f"{'x' * (most - 4)}.png"
     plot.draw(tmp_path / long, "all ends", series)
     assert (tmp_path / long).read_bytes().startswith(PNG)

@@ -52,7 +52,7 @@ class Critic:
                 "values must be a column, a file such as values.npy, or a function of a batch of rows, got "
                 f"{shown(self.function)}"
             )
-        if isinstance(self.columns, str):
+        if isinstance(self.columns, str) or not all(isinstance(name, str) for name in self.columns or ()):
             raise TypeError(f"columns of a critic must be a list of names, got {self.columns!r}")
         if (integer_of(self.rows) or 0) < 1:
             raise ValueError(f"rows of a critic must be an integer of at least 1, got {self.rows!r}")

@@ -20,6 +20,7 @@ import numpy as np
 
 from fastgae._call import Array
 from fastgae._canonical.arguments import autoreset_mode, shown
+from fastgae._canonical.frame import as_flags
 from fastgae._interop.libraries import as_floats, on_the_cpu
 from fastgae.compat._anywhere import Copied, Having, in_numpy
 from fastgae.estimators.valid_steps import valid_steps
@@ -200,7 +201,8 @@ def collect(
     ValueError
         ``num_steps`` is less than 1, the environments do not name their mode, or their observations or actions have no
         fixed shape. While steps are collected: the actions or the extras of a policy do not have one row for each
-        environment, the extras have other names than at the step before, or SAME_STEP gives no final observations.
+        environment, the extras have other names than at the step before, a flag of the environments is not 0 or 1, or
+        SAME_STEP gives no final observations.
     """
     if num_steps < 1:
         raise ValueError(f"num_steps must be 1 or more, got {num_steps!r}")
@@ -244,7 +246,8 @@ def _rollouts(
             taken.append(_checked_actions(_copied(acted.actions), envs))
             extras.append(_checked(_copied(acted.extras), envs.num_envs, extras))
             # Environments and wrappers may write to the actions that they get.
-            observations, rewards[t], terminated[t], truncated[t], info = envs.step(_copied(taken[-1]))
+            observations, rewards[t], ends, cuts, info = envs.step(_copied(taken[-1]))
+            terminated[t], truncated[t] = as_flags("terminated of envs", ends), as_flags("truncated of envs", cuts)
 
             is_step = ~done if autoreset == "next_step" else True  # a wrapper may give a reset row a reward
             returns += np.where(is_step, rewards[t], 0.0)

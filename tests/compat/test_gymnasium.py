@@ -383,6 +383,16 @@ def test_final_observations_that_do_not_fit():
         rollouts(AutoresetMode.SAME_STEP, wrapper=Wide)
 
 
+def test_flags_that_are_probabilities():
+    class Half(gymnasium.vector.VectorWrapper):
+        def step(self, actions):
+            observations, rewards, *flags, info = self.env.step(actions)
+            return observations, rewards, *(each * 0.5 for each in flags), info
+
+    with pytest.raises(ValueError, match="terminated of envs must hold 0 or 1, got"):
+        rollouts(MODES[0], 50, wrapper=Half)
+
+
 NAMES_IN_TURN, PARTS_IN_TURN = iter([["values"], []]), itertools.count(1)
 
 

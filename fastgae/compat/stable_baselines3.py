@@ -23,6 +23,7 @@ import numpy as np
 
 from fastgae.compat._anywhere import Copied, Flags, Numbers, in_numpy
 from fastgae.compat._hooks import Library, made_once
+from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 
 # Versions before 2.4 compute in float64, because they subtract bool flags from 1.0.
@@ -64,22 +65,19 @@ def compute_returns_and_advantage(self: Any, last_values: Any, dones: Any) -> No
     try:
         ends[-1] = dones
         last = last_values if isinstance(last_values, np.ndarray) else last_values.numpy(force=True)
-        same = self.rewards.dtype == self.values.dtype == last.dtype == returns.dtype
-        computed = gae(
-            self.rewards,
-            self.values,
-            ends,
-            last_values=last.ravel(),
-            gamma=self.gamma,
-            gae_lambda=self.gae_lambda,
-            out=(self.advantages, returns) if same else None,
-        )
+        how = {"last_values": last.ravel(), "gamma": self.gamma}
+        wide = np.result_type(self.rewards, self.values, last, self.gamma, self.gae_lambda)
+        if wide == returns.dtype:
+            gae(self.rewards, self.values, ends, **how, gae_lambda=self.gae_lambda, out=(self.advantages, returns))
+        else:  # float64 rewards of a callback, or NumPy's float64 as gamma; as gae_lambda it leaves the deltas narrow
+            rewards = self.rewards.astype(np.result_type(self.rewards, self.gamma))
+            deltas = gae(rewards, self.values, ends, **how, gae_lambda=0.0).advantages.astype(wide)
+            decay = self.gamma * self.gae_lambda
+            self.advantages[...] = discounted_returns(deltas, ends, last_values=0.0, gamma=decay)
+            returns = self.advantages + self.values
     except Exception:
         _check(self.rewards, last_values, dones, starts)  # only here, because it takes longer than all of the above
         raise
-    if not same:  # a callback may have put float64 rewards into the buffer, and other inputs are float32
-        self.advantages[...] = computed.advantages
-        returns = self.advantages + self.values
     self.returns = returns
 
 

@@ -309,12 +309,13 @@ def test_functions_of_hooks(monkeypatch):
         got = agent(**named, **coefficients, next_values=given)
         np.testing.assert_array_equal(got, (advantages + values, normalized(advantages, ddof=1)))
     starts, done = ended, ended[0]
-    buffer = SimpleNamespace(
-        rewards=rewards, values=values, episode_starts=starts, gamma=0.9, gae_lambda=0.8, advantages=0 * rewards
-    )
-    stable_baselines3.compute_returns_and_advantage(buffer, last, done)
-    expected = cleanrl(rewards, values, starts, last, done, 0.9, 0.8)
-    np.testing.assert_array_equal((buffer.advantages, buffer.returns), expected)
+    buffer = SimpleNamespace(rewards=rewards, values=values, episode_starts=starts, advantages=0 * rewards)
+    buffer.gae_lambda = 0.8
+    for buffer.gamma in (np.float64(0.9), 0.9):  # NumPy's float64 promotes the loop
+        stable_baselines3.compute_returns_and_advantage(buffer, last, done)
+        advantages = np.float32(cleanrl(rewards, values, starts, last, done, buffer.gamma, 0.8)[0])
+        expected = advantages, advantages + values
+        np.testing.assert_array_equal((buffer.advantages, buffer.returns), expected)
     # A callback may leave float64 in the buffer, and tensors may be on a GPU.
     for buffer.rewards, number in ((np.float64(rewards), last), (rewards, np.float64(last))):
         buffer.advantages, tensor = 0 * rewards, SimpleNamespace(numpy=lambda *, force, n=number: n[:, np.newaxis])

@@ -96,6 +96,16 @@ def test_values_and_where_derivatives_run():
     assert (of_integers == -1).all()
 
 
+def test_a_number_behind_a_gate_has_no_part_in_a_second_derivative():
+    """JAX drops the rule of a custom_jvp in a loop after the first derivative."""
+
+    def first(gamma):
+        ends = np.array([0, 0, 1])
+        return fastgae.discounted_returns(jnp.ones(3), ends, last_values=np.nan, gamma=gamma, stop_gradients=False)[0]
+
+    assert jax.grad(jax.grad(first))(0.5) == 2
+
+
 def test_what_has_no_gradients():
     rewards, values = CASE.rewards, CASE.values
     got = fastgae.gae(rewards, values, CASE.terminated, last_values=0.0, stop_gradients=False)

@@ -11,7 +11,6 @@ Arrays have time as their first axis in here.
 import functools
 import math
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -25,7 +24,7 @@ from fastgae._equation import arrays as equation
 from fastgae._equation.arrays import tree_sum
 from fastgae._equation.trees import Trees
 from fastgae._interop.arrays import OnDevice
-from fastgae._interop.jax import canonical, numpys_promotion
+from fastgae._interop.jax import canonical
 
 FLAG = np.dtype(bool)
 RECURSIONS = equation.RECURSIONS
@@ -216,22 +215,6 @@ def _varying(carry: Any, *rows: Any) -> Any:
 # Arithmetic
 
 
-def _differentiable(value: Callable[..., Any]) -> Any:
-    """Return a function of a gate, two factors and perhaps more terms, with the derivative of their product and sum."""
-
-    def derivative(primals: Any, tangents: Any) -> Any:
-        gate, one, other, *_ = primals
-        _, moved, other_moved, *moved_terms = tangents
-        with numpys_promotion():  # off where the derivative is traced
-            # Numbers behind a closed gate are left out before they are multiplied, because 0 times NaN is NaN.
-            products = moved * jnp.where(gate, other, 0) + jnp.where(gate, one, 0) * other_moved
-            return function(*primals), sum(moved_terms, products)
-
-    function = jax.custom_jvp(value)
-    function.defjvp(derivative)
-    return function
-
-
 def _opaque(array: Any) -> Any:
     """Return the array. XLA cannot know that, so it rounds it: else it would compute (x + 1) - 2 as x - 1."""
     return jnp.where(array == array, array, array + array)
@@ -245,18 +228,21 @@ def _unknown(array: Any, other: Any) -> Any:
     return jnp.where(other == other, array, other + array)
 
 
-@_differentiable
+def _product(gate: Any, one: Any, other: Any) -> Any:
+    """Return one * other; 0 where the gate is closed, also in every derivative, in which 0 times NaN would be NaN."""
+    return jnp.where(gate, one, 0) * jnp.where(gate, other, 0)
+
+
 def _times(gate: Any, one: Any, other: Any) -> Any:
     """Return one * other, rounded before anything is added to it; 0 where the gate is closed."""
-    return jnp.where(gate, _opaque(one * other), 0)
+    return _opaque(_product(gate, one, other))
 
 
-@_differentiable
 def _plus(gate: Any, one: Any, other: Any, terms: Any) -> Any:
     """Return terms + one * other, the product only where the gate is open. Each is rounded on its own."""
     # XLA cannot know that NaN changes nothing here, so it can neither join product and sum, nor leave out + 0.0. It
     # does know whether a constant is NaN, which a factor may be, so the product is asked.
-    product = one * other
+    product = _product(gate, one, other)
     numbers = (terms == terms) & (product == product)
     return jnp.where(gate, terms + jnp.where(numbers, product, terms + product), terms)
 

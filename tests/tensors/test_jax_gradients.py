@@ -106,6 +106,14 @@ def test_a_number_behind_a_gate_has_no_part_in_a_second_derivative():
     assert jax.grad(jax.grad(first))(0.5) == 2
 
 
+def test_one_step_without_jit():
+    """Where a loop of JAX must not be empty."""
+    rewards = np.ones((2, 3), np.float32)
+    with jax.disable_jit():
+        got = jax.vmap(lambda each: fastgae.n_step_returns(each, each, None, n=1, last_values=0.0, gamma=0.5))(rewards)
+    assert (got == np.array([1.5, 1.5, 1.0])).all()
+
+
 def test_what_has_no_gradients():
     rewards, values = CASE.rewards, CASE.values
     got = fastgae.gae(rewards, values, CASE.terminated, last_values=0.0, stop_gradients=False)

@@ -116,13 +116,13 @@ class Arrays(equation.Library):
         rows = slice(-1) if after is None else slice(None)
         gamma, goes_on = (jnp.broadcast_to(each, rewards.shape)[rows] for each in (gamma, goes_on))
 
-        def longer(returns: Any, _: None) -> tuple[Any, None]:
+        def longer(_: Any, returns: Any) -> Any:
             following = returns[1:] if after is None else jnp.take_along_axis(returns, after, 0)
             more = _plus(goes_on, gamma, following, rewards[rows])
-            return jnp.concatenate([jnp.where(goes_on, more, returns[rows]), returns[len(more) :]]), None
+            return jnp.concatenate([jnp.where(goes_on, more, returns[rows]), returns[len(more) :]])
 
         returns = _varying(returns, rewards, gamma, goes_on)
-        return lax.scan(longer, returns, None, length=max(min(n, len(rewards)) - 1, 0))[0]
+        return lax.fori_loop(0, min(n, len(rewards)) - 1, longer, returns)
 
     def normalized(self, advantages: Any, exists: Any, by: str) -> Any:
         return _normalized(advantages, exists, by, None, 0, EPS)

@@ -50,8 +50,8 @@ def vtrace(
         P_t       = w_t(advantage_clip) (delta_t + gamma lambda A_{t+1})             the policy's advantages
 
     with the flags of ``gae``: the bootstrap only where not terminated, and A_{t+1} only where the episode goes on. With
-    ``lambda_=1``, P is ``ratio (r + gamma R_{t+1} - V)`` where V'_t is V_{t+1}. With all ratios 1 it is ``gae``, bit
-    for bit.
+    ``lambda_=1``, P is ``w_t(advantage_clip) (r_t + gamma R_{t+1} - V_t)`` where V'_t is V_{t+1}. With all ratios 1 and
+    no clip below 1 it is ``gae``, bit for bit.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from gymnasium.wrappers import FlattenObservation
 from numpy.typing import NDArray
 
 import fastgae
-from fastgae.compat.gymnasium import Rollout
+from fastgae.compat.gymnasium import Rollout, has_fixed_shapes
 from fastgae.compat.gymnasium import collect as rollouts
 
 Floats = NDArray[np.float32]
@@ -25,9 +25,10 @@ def make_envs(env_id: str, num_envs: int) -> VectorEnv[Any, Any, Any]:
         vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP},  # every row is a real step
         wrappers=[FlattenObservation],
     )
-    if not envs.single_observation_space.is_np_flattenable:
-        envs.close()
-        raise ValueError(f"its observations, {envs.single_observation_space}, are not vectors of one length")
+    for what, space in (("observations", envs.single_observation_space), ("actions", envs.single_action_space)):
+        if not has_fixed_shapes(space):
+            envs.close()
+            raise ValueError(f"its {what}, {space}, have no fixed shapes")
     return envs
 
 

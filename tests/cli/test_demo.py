@@ -86,13 +86,19 @@ def test_bad_options_end_in_one_line_before_any_work(tmp_path, monkeypatch, fail
         observation_space = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(3))
         action_space = gymnasium.spaces.Discrete(2)
 
+    class Answers(gymnasium.Env):
+        observation_space = gymnasium.spaces.Discrete(2)
+        action_space = gymnasium.spaces.Text(4)
+
     monkeypatch.setattr(rollout, "collect", too_late)
     monkeypatch.setitem(gymnasium.registry, "Words-v0", EnvSpec("Words-v0", Words))
+    monkeypatch.setitem(gymnasium.registry, "Answers-v0", EnvSpec("Answers-v0", Answers))
     (tmp_path / "directory.png").mkdir()
     for options, *words in (
         ("--env NoSuchThing-v1", "--env", "NoSuchThing"),
         ("--env no_such_module:CartPole-v1", "--env", "no_such_module"),
-        ("--env Words-v0", "--env", "observations"),  # which are not flat
+        ("--env Words-v0", "--env", "observations"),  # which have no fixed shapes
+        ("--env Answers-v0", "--env", "actions"),
         ("--num-steps -1", "--num-steps", "positive integer", "'-1'"),
         ("--seed -1", "--seed", "0 or more", "'-1'"),
         ("--gamma 1.5", "--gamma", "[0, 1]", "'1.5'"),

@@ -48,7 +48,8 @@ class Identified:
         The call of fastgae that gives the same advantages, with arrays of shape (T, N), or (N, T) if it has
         ``time_axis=1``. Empty if it is unknown.
     error : float
-        The largest difference from that call, relative to the largest number; 0.0: the same bits.
+        The largest difference from that call, relative to the largest number; 0.0: the same bits. NaN if the convention
+        is unknown.
     findings : tuple of Finding
         What is wrong in it. The detector of each is the name of the mistake.
     smallest : dict
@@ -126,8 +127,8 @@ def identify(
         ``fastgae.testing.ROLES`` has all names that are understood, also after "batch_" or before "_list", with what
         they may mean: "done" is a flag of both ends of an episode, "starts" is the flag of an observation that begins
         an episode, "next_done" is the flag after the last step, "going_on" is 1 - done, "not_starts" is 1 - starts,
-        "discounts" is gamma (1 - terminated). The others are arguments of ``gae`` and ``vtrace``. Where a name may mean
-        several, all are tried.
+        "discounts" is gamma (1 - terminated). Most others are arguments of ``gae`` and ``vtrace``. Where a name may
+        mean several, all are tried.
     gamma, gae_lambda : float
         Passed to the function if it has such arguments. What it has built in is measured.
 

@@ -40,8 +40,7 @@ def n_step_returns(
         G_t^(1) = r_t + gamma V'_t              V' left out where terminated_t
         G_t^(k) = r_t + gamma G_{t+1}^(k-1)     where step t neither ends an episode nor is the last; else G_t^(1)
 
-    It takes n passes over the rollout. On the CPU, only ``cpp`` has a kernel for it, which takes no ``mask`` and no
-    reset rows; NumPy computes the rest.
+    It takes n passes over the rollout. ``numba`` has no kernel for it: NumPy computes it there.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ def test_values_and_where_derivatives_run():
 
 
 def test_a_number_behind_a_gate_has_no_part_in_a_second_derivative():
-    """JAX drops the rule of a custom_jvp in a loop after the first derivative."""
+    """JAX drops the rule of a custom_jvp in a loop after the first derivative, so the function itself has to gate."""
 
     def first(gamma):
         ends = np.array([0, 0, 1])

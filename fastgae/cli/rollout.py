@@ -10,7 +10,7 @@ from gymnasium.wrappers import FlattenObservation
 from numpy.typing import NDArray
 
 import fastgae
-from fastgae.compat.gymnasium import Rollout, has_fixed_shapes
+from fastgae.compat.gymnasium import Rollout
 from fastgae.compat.gymnasium import collect as rollouts
 
 Floats = NDArray[np.float32]
@@ -25,10 +25,11 @@ def make_envs(env_id: str, num_envs: int) -> VectorEnv[Any, Any, Any]:
         vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP},  # every row is a real step
         wrappers=[FlattenObservation],
     )
-    for what, space in (("observations", envs.single_observation_space), ("actions", envs.single_action_space)):
-        if not has_fixed_shapes(space):
-            envs.close()
-            raise ValueError(f"its {what}, {space}, have no fixed shapes")
+    try:
+        rollouts(envs, len, 1)  # refuses spaces without fixed shapes, before any step
+    except ValueError:
+        envs.close()
+        raise
     return envs
 
 

@@ -216,7 +216,7 @@ def collect(
     if mode is None:
         raise ValueError('envs must say how they reset, in envs.metadata["autoreset_mode"]: a member of AutoresetMode')
     for name in ("single_observation_space", "single_action_space"):
-        if not has_fixed_shapes(getattr(envs, name)):
+        if not _has_fixed_shapes(getattr(envs, name)):
             raise ValueError(f"{name} must have arrays of fixed shapes, got {getattr(envs, name)}")
     return _rollouts(envs, policy, num_steps, seed, mode)
 
@@ -277,13 +277,13 @@ def _rollouts(
         )
 
 
-def has_fixed_shapes(space: Any) -> bool:
+def _has_fixed_shapes(space: Any) -> bool:
     """Return whether a space has arrays of fixed shapes, or dicts or tuples of them, and no text."""
     parts = getattr(space, "spaces", ())
     inner = parts.values() if isinstance(parts, Mapping) else parts
     others = {"OneOf", "Text"} & {each.__name__ for each in type(space).__mro__}
     with suppress(NotImplementedError):  # a space of the user's own
-        return space.is_np_flattenable and not others and all(map(has_fixed_shapes, inner))
+        return space.is_np_flattenable and not others and all(map(_has_fixed_shapes, inner))
     return False
 
 

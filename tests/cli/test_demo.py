@@ -97,8 +97,8 @@ def test_bad_options_end_in_one_line_before_any_work(tmp_path, monkeypatch, fail
     for options, *words in (
         ("--env NoSuchThing-v1", "--env", "NoSuchThing"),
         ("--env no_such_module:CartPole-v1", "--env", "no_such_module"),
-        ("--env Words-v0", "--env", "observations"),  # which have no fixed shapes
-        ("--env Answers-v0", "--env", "actions"),
+        ("--env Words-v0", "--env", "single_observation_space must have arrays of fixed shapes"),
+        ("--env Answers-v0", "--env", "single_action_space must have arrays of fixed shapes"),
         ("--num-steps -1", "--num-steps", "positive integer", "'-1'"),
         ("--seed -1", "--seed", "0 or more", "'-1'"),
         ("--gamma 1.5", "--gamma", "[0, 1]", "'1.5'"),

@@ -91,6 +91,8 @@ def _known(rows: Rows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     def known(kind: pa.DataType) -> pa.DataType:
         if isinstance(kind, pa.BaseExtensionType):
             return kind.storage_type
+        if pa.types.is_decimal256(kind):
+            return pa.decimal128(38, kind.scale)
         return pa.float32() if pa.types.is_float16(kind) else kind
 
     if len(alike := {name.lower(): name for name in columns}) < len(columns):

@@ -252,8 +252,9 @@ def test_types_that_few_functions_know(tmp_path):
     late = pa.chunked_array([pa.array(each, pa.string()).dictionary_encode() for each in ([None] * 2, ["a", "b"])])
     grows = {"into": tmp_path / "c.arrow", "memory": limit(2), **ENDS}
     refused(r"c\.arrow must end in \.parquet, because Dictionary", table.append_column("late", late), **grows)
-    long = pa.array([0, 1, 0, 1][::-1], pa.decimal256(50, 2))
-    refused("cannot be found by their keys: Not implemented.* Decimal", table.set_column(1, "step", long), **ENDS)
+    kinds = (pa.decimal256(50, 2), pa.int64())  # duckdb, which sorts the rows, has no such decimals
+    long, short = (table.set_column(1, "step", pa.array([1, 0, 1, 0]).cast(kind)) for kind in kinds)
+    assert compute(long, **ENDS)["returns"].equals(compute(short, **ENDS)["returns"])
 
 
 def test_messages_of_types_of_any_length(tmp_path):

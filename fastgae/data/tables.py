@@ -27,6 +27,7 @@ END = b"\xff" * 4 + bytes(4)  # of an Arrow stream
 BLOCK = 2**24  # bytes of text to parse at once
 CONVERSION = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+)")
 WIDER = {"null": pa.int64(), "int64": pa.float64()}  # the type of a column of text to try next; else it is text
+PROTOCOL = ("__arrow_c_stream__", "__arrow_c_array__")  # how other libraries give a table
 Tabular: TypeAlias = Any  # what is_table() knows
 
 
@@ -194,13 +195,15 @@ def _whole(text: bytes) -> tuple[bytes, bytes]:
 
 def is_table(source: Any) -> bool:
     """Return whether a source is a table or a dataset, and no path."""
-    marks = ("__arrow_c_stream__", "__arrow_c_array__", "with_format", "scanner")
+    marks = (*PROTOCOL, "with_format", "scanner")
     return any(hasattr(type(source), mark) for mark in marks)  # a data frame has its columns as attributes
 
 
 def as_table(source: Any) -> pa.Table:
     """Return a table. Before version 25, pyarrow crashes where it reads one with views of texts by its protocol."""
     with reading(THE_TABLE):
+        if not any(hasattr(type(source), mark) for mark in PROTOCOL):
+            raise TypeError(f"expected a pyarrow.Table, or anything with {PROTOCOL[0]}, got {type(source).__name__}")
         return source if isinstance(source, pa.Table) else pa.table(source)
 
 

@@ -42,7 +42,7 @@ def thresholds_of(parts: Callable[[], Iterable[Part]], quantile: float) -> dict[
             same = begin >> integer.type(digit) == found[groups]
             digits = (begin[same] & integer.type((1 << digit) - 1)).astype(np.int64)
             tallies += np.bincount((groups[same] << digit) + digits, minlength=len(tallies))
-        tallies = tallies.reshape(len(counts), -1)
+        tallies = tallies.reshape(len(counts), 1 << digit)  # also of no rows
         below = np.cumsum(tallies, axis=1)
         digits = np.count_nonzero(below < ranks[:, None], axis=1)
         at = np.arange(len(counts)), digits

@@ -256,7 +256,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column in another type; a list of numbers may become a tensor, and a decimal the nearest float."""
-    if column.type == kind:
+    # Few functions know dictionaries with an item that is missing.
+    if column.type == kind and not (pa.types.is_dictionary(kind) and column.dictionary.null_count):
         return column
     if isinstance(kind, pa.FixedShapeTensorType):
         return pa.ExtensionArray.from_storage(kind, cast(column, kind.storage_type))

@@ -153,6 +153,9 @@ def test_into_a_copy(tmp_path, recorded):
         assert_same_bits(got, recorded.result)
         assert got.schema.metadata[b"info"] == b"of the user"
         assert pa.types.is_dictionary(got.schema.field("task").type)
+        holes = pa.DictionaryArray.from_arrays(np.arange(ROWS, dtype=np.int32) % 3, ["a", None, "b"])
+        compute(recorded.table(holes=holes), into=copy, overwrite=True, progress=False)
+        assert read(copy)["holes"].to_pylist() == holes.to_pylist()
     source = source / "a.parquet"
     both = "out and into both name the file to write"
     refused(both, source, error=ValueError, into="b.parquet", out="c.parquet")

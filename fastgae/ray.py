@@ -129,11 +129,16 @@ def compute(
     check_items(label_per, schema)
     check_new([*known.results.values(), *([] if label_quantile is None else [LABEL])], schema.names)
     # Blocks may differ in their types, and all results have one.
-    numbers = [name for name in chosen.named(*NUMBERS) if axes_of(schema.field(name).type) is not None]
-    others = schema.empty_table().select(numbers)
+    kinds = {name: schema.field(name).type for name in chosen.named(*NUMBERS)}
+    numbers = [name for name, kind in kinds.items() if axes_of(kind) is not None or pa.types.is_decimal(kind)]
+    others = pa.Table.from_batches([], pa.schema([schema.field(name) for name in numbers]))
     computed = partial(with_results, known=known, chosen=chosen, how=how, may_be_cut=whole_episodes, others=others)
-    if numbers and all(pa.types.is_floating(kind) and kind.bit_width <= 32 for kind in others.schema.types):
-        computed = partial(_in_float32, [*known.results.values()], numbers, computed)
+    if len(numbers) == len(kinds):  # or Ray does not know the types
+        alone = chosen._replace(of_role={role: name for role, name in chosen.of_role.items() if role in NUMBERS})
+        expected = (
+            with_results(others, known=known, chosen=alone, how=how, may_be_cut=False).drop_columns(numbers).schema
+        )
+        computed = partial(_in_types, expected, numbers, computed)
     alike = partial(_if_alike, {*known.columns.values(), *chosen.read}, schema.names)
     if whole_episodes:
         results = through(partial(alike, computed), num_threads)
@@ -215,16 +220,20 @@ def _if_alike(roles: Collection[str], present: Sequence[str], function: Function
     return function(block)
 
 
-def _in_float32(
-    results: Sequence[str], numbers: Sequence[str], function: Callable[[pa.Table], pa.Table], block: pa.Table
+def _in_types(
+    expected: pa.Schema, numbers: Sequence[str], function: Callable[[pa.Table], pa.Table], block: pa.Table
 ) -> pa.Table:
-    """Call a function with a block, and check that its results have the type that those of the first block have."""
+    """Call a function with a block, and check that its results have the types that Ray's schema of the dataset means.
+
+    Ray may know only the first block's types, or those before ``dataset.filter``, which makes float64 of float32.
+    """
     table = function(block)
-    if any(name in table.column_names and table[name].type == pa.float64() for name in results):
-        raise DataError(
-            f"{', '.join(numbers)} are float32 in the first block of the dataset, and wider in another: let all blocks "
-            "hold one type"
-        )
+    for name, kind in zip(expected.names, expected.types, strict=True):
+        if (found := table.schema.field(name).type) != kind:
+            raise DataError(
+                f"the schema of the dataset makes {name} {kind}, and a block makes them {found}: let "
+                f"dataset.map_batches cast {', '.join(numbers)} to one type"
+            )
     return table
 
 
@@ -234,6 +243,8 @@ def _with_keys(names: Sequence[str], block: pa.Table) -> pa.Table:
     Ray hashes the same number differently as int32, int64 or float64.
     """
     for name in names:
+        if KEY + name in block.column_names:
+            raise DataError(f"the dataset has a column {KEY + name!r}, a name that fastgae needs: rename it")
         items = cast(whole(block[name]), plain_type(block[name].type))
         is_text = pa.types.is_string(items.type) or pa.types.is_large_string(items.type)
         key = items.cast(pa.large_string() if is_text else pa.int64(), safe=False)  # bad names raise later

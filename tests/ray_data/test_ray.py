@@ -65,18 +65,40 @@ def test_names_of_another_type_in_each_block(recorded):
         assert np.array_equal(got["advantages"], recorded.result.advantages)
 
 
+def lazy(parts):
+    """Return a dataset with these blocks, of which Ray knows the types of the first."""
+    return ray.data.from_arrow(parts).map_batches(lambda block: block, batch_format="pyarrow", batch_size=None)
+
+
 def test_numbers_of_another_type_in_each_block(recorded):
     table, first = recorded.table(), recorded.first[3]
-    doubles = table.set_column(2, "rewards", table["rewards"].cast(pa.float64()))
+
+    def parts(kind, of=table, name="rewards"):
+        others = of.set_column(of.column_names.index(name), name, of[name].cast(kind, safe=False))
+        return others, [of.slice(0, first), others.slice(first)]
+
+    doubles, mixed = parts(pa.float64())
     expected = fastgae.data.compute(doubles, progress=False)["advantages"]
-    blocks = ray.data.from_arrow([table.slice(0, first), doubles.slice(first)])
     for whole_episodes in (False, True):
-        results = fastgae.ray.compute(blocks, whole_episodes=whole_episodes, label_quantile=0.5)
+        results = fastgae.ray.compute(ray.data.from_arrow(mixed), whole_episodes=whole_episodes, label_quantile=0.5)
         assert table_of(results)["advantages"].equals(expected)
-    lazy = blocks.map_batches(lambda block: block, batch_format="pyarrow", batch_size=None)  # Ray knows one type
-    for whole_episodes in (False, True):
-        with pytest.raises(RayTaskError, match=r", values.* are float32 in the first block of"):
-            fastgae.ray.compute(lazy, whole_episodes=whole_episodes).materialize()
+    success = table.rename_columns({"rewards": "success"})
+    success = success.set_column(2, "success", pa.array(recorded.terminated))
+    small, _ = parts(pa.int8())
+    for whole_episodes, blocks, rewards in (
+        (False, mixed, None),
+        (True, mixed, None),
+        (True, parts(pa.float64(), of=small)[1], None),
+        (True, parts(pa.float64(), success, "values")[1], "success:-1:9"),
+    ):
+        with pytest.raises(RayTaskError, match=r"makes advantages float, and .* double: .* cast .*, values.* to one"):
+            fastgae.ray.compute(lazy(blocks), whole_episodes=whole_episodes, rewards=rewards).materialize()
+    decimals, _ = parts(pa.decimal128(12, 3))  # whose results are always float64
+    expected = fastgae.data.compute(decimals, progress=False)
+    for dataset in (ray.data.from_arrow(decimals), lazy([decimals.slice(0, first), decimals.slice(first)])):
+        assert table_of(fastgae.ray.compute(dataset))["advantages"].equals(expected["advantages"])
+    got = fastgae.ray.compute(lazy([decimals.slice(0, first), table.slice(first)]), whole_episodes=True)
+    assert {block.schema.field("advantages").type for block in ray.get(got.to_arrow_refs())} == {pa.float64()}
 
 
 def test_columns_that_only_some_blocks_have(recorded):
@@ -84,15 +106,15 @@ def test_columns_that_only_some_blocks_have(recorded):
     table, first = recorded.table(), recorded.first[3]
     parts = [table.slice(0, first).drop_columns(["truncated"]), table.slice(first)]
     for blocks, whole_episodes in ((parts, False), (parts, True), (parts[::-1], True)):
-        lazy = ray.data.from_arrow(blocks).map_batches(lambda block: block, batch_format="pyarrow", batch_size=None)
         with pytest.raises(RayTaskError, match="only some blocks of the dataset have the column 'truncated'"):
-            fastgae.ray.compute(lazy, whole_episodes=whole_episodes).materialize()
+            fastgae.ray.compute(lazy(blocks), whole_episodes=whole_episodes).materialize()
 
 
 def test_blocks_of_whole_episodes(recorded):
-    """Blocks of a few episodes, of which the first is empty, stay as they are."""
+    """Blocks of a few episodes, of which the first is empty, stay as they are; a column holds images."""
+    images = pa.FixedShapeTensorArray.from_numpy_ndarray(np.zeros((ROWS, 2, 3), np.uint8))
     for bounds in ([0, *recorded.first[1::4]], recorded.first[[3]]):
-        results = fastgae.ray.compute(blocks_of(recorded.table(), bounds), whole_episodes=True)
+        results = fastgae.ray.compute(blocks_of(recorded.table(image=images), bounds), whole_episodes=True)
         assert_results(table_of(results), recorded)
         sizes = sorted(block.num_rows for block in ray.get(results.to_arrow_refs()) if block.num_rows)
         assert sizes == sorted(size for size in np.diff([0, *bounds, ROWS]) if size)
@@ -138,7 +160,7 @@ def test_one_call_for_each_block(recorded, whole_episodes, tmp_path, monkeypatch
     blocks = blocks_of(recorded.table(), recorded.first[[2, 5]])
     got = table_of(fastgae.ray.compute(blocks, whole_episodes=whole_episodes, normalize="global"))
     assert_results(got, recorded, normalized(recorded.result.advantages))
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 4  # one is of no rows, and shows the types
 
 
 @pytest.fixture
@@ -180,6 +202,8 @@ def test_errors_in_tasks(recorded, folder):
         fastgae.ray.compute(ray.data.from_arrow(table)).materialize()
     assert isinstance(caught.value, DataError)
     assert len(str(caught.value)) < 600  # without the stack of the task
+    with pytest.raises(RayTaskError, match="has a column '__key__episode', a name that fastgae needs: rename it"):
+        fastgae.ray.compute(ray.data.from_arrow(recorded.table(__key__episode=rewards))).materialize()
     file = write(table, folder / "0.parquet", 100)
     with pytest.raises(RayTaskError, match=f"DataError: {file}: {place}"):
         fastgae.ray.compute(folder, whole_episodes=True).materialize()

@@ -202,7 +202,7 @@ def is_table(source: Any) -> bool:
 def as_table(source: Any) -> pa.Table:
     """Return a table. Before version 25, pyarrow crashes where it reads one with views of texts by its protocol."""
     with reading(THE_TABLE):
-        if not any(hasattr(type(source), mark) for mark in PROTOCOL):
+        if not isinstance(source, dict) and not any(hasattr(type(source), mark) for mark in PROTOCOL):
             raise TypeError(f"expected a pyarrow.Table, or anything with {PROTOCOL[0]}, got {type(source).__name__}")
         return source if isinstance(source, pa.Table) else pa.table(source)
 

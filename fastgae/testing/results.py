@@ -5,7 +5,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -99,8 +99,8 @@ class Results:
         if "{n}" not in self.fields["delta"]:
             return np.full_like(targets, np.nan)  # without a bootstrap, it would be the TD error
         last = evaluated(expression(self.fields, "{last}"), self.names)
-        following = {"following": np.concatenate([targets[1:], last[np.newaxis]])}
-        return cast(Array, evaluated(expression({**self.fields, "n": "following"}, "{delta}"), self.names | following))
+        following = {"following": np.concatenate([targets[1 : self.rows], last[np.newaxis]])}
+        return self._whole(evaluated(expression({**self.fields, "n": "following"}, "{delta}"), self.names | following))
 
     def _base(self, name: str) -> Array:
         """Return one of ``OUTPUTS``."""

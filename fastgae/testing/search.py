@@ -250,9 +250,11 @@ class Subject:
 
     def _match(self, longer: bool) -> Match | None:
         some: Match | None = None
+        most = 0  # A layout in which an output has another size does not explain all outputs.
         for level, way in ((level, way) for level in LEVELS for way in self.ways(longer)):
+            most = max(most, len(way.outputs.arrays))
             for match in self._matches(way, *level):
-                if match.whole:
+                if match.whole and len(match.outputs) == most:
                     return match
                 some = some or match
         return some
@@ -366,7 +368,7 @@ def names_of(rollout: Probe, reading: Reading, numbers: tuple[float, float]) -> 
     names = rollout.arguments(reading.longer_values)
     both = zip(("gamma", "gae_lambda"), numbers, strict=True)
     measured = {name: number for name, number in both if name not in reading.takes}
-    return {**names, **measured, "no_flags": False, "np": np, "fastgae": FASTGAE}
+    return {**names, **measured, "no_flags": np.zeros_like(rollout.rewards, bool), "np": np, "fastgae": FASTGAE}
 
 
 def _runs_along_time(pulse: dict[str, Array]) -> bool:

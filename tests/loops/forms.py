@@ -186,6 +186,15 @@ says("output_unknown")(
 says("output_unknown")(
     lambda rewards, values: ((advantages := gae(rewards, values, None, last_values=0.0)), advantages * values)
 )
+says("last_row_dropped output_unknown")(  # the other one has a row more
+    lambda rewards, values: (gae(rewards[:-1], values[:-1], None, last_values=values[-1]), np.tanh(values))
+)
+says("last_row_dropped output_unknown", "passed as numpy arrays of shape (T,)")(  # and without the first, it is no loop
+    lambda rewards, values: (
+        gae(rewards[:-1], values[:-1], None, last_values=values[-1]) if rewards.ndim == 1 else np.zeros(3),
+        rewards.copy(),
+    )
+)
 # A mistake is shown beside the same estimator without it.
 says(
     "last_values_ignored", "advantages [0.99], by fastgae.upgo(rewards, values, terminated, last_values=last_values, "

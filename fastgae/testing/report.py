@@ -217,7 +217,7 @@ class _Report:
         if "(N, T" in reading.layout.words and "[" not in call and "reverse_scan" not in call:
             call = call_of({**fields, "coefficients": fields["coefficients"] + ", time_axis=1"})
         for name, number in zip(("gamma", "gae_lambda"), self.match.numbers, strict=True):
-            if name not in reading.given or name in reading.ignored:
+            if name not in reading.takes:
                 call = re.sub(rf"\b{name}\b(?!=)", f"{number:g}", call)
         return call
 

@@ -272,7 +272,7 @@ def impala(log_rhos, discounts, rewards, values, bootstrap_value):
 
 
 @says(
-    "fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, gamma=0.99, gae_lambda=gae_lambda)",
+    "fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, gamma=gamma, gae_lambda=gae_lambda)",
     BOTH,
 )
 def stoix(r_t, discount_t, lambda_, v_tm1, v_t, truncation_t):
@@ -282,13 +282,13 @@ def stoix(r_t, discount_t, lambda_, v_tm1, v_t, truncation_t):
 
 
 @says(
-    "fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, gamma=0.99, gae_lambda=gae_lambda)",
+    "fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, gamma=gamma, gae_lambda=gae_lambda)",
 )
 def dm_env(rewards, discounts, dones, values, next_values, gae_lambda):
     return swept(rewards + discounts * next_values - values, discounts * (1 - dones), gae_lambda)
 
 
-@says("fastgae.gae(rewards, values, terminated, next_values=next_values, gamma=0.99, gae_lambda=gae_lambda)", BOTH)
+@says("fastgae.gae(rewards, values, terminated, next_values=next_values, gamma=gamma, gae_lambda=gae_lambda)", BOTH)
 def alphagrad(rewards, dones, values, next_values, discounts, gae_lambda):
     discounts = discounts[:] * (1 - dones)
     advantages = swept(rewards + discounts * next_values - values, discounts, gae_lambda)

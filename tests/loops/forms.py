@@ -83,7 +83,7 @@ def with_the_flag_after_the_last_step(rewards, values, not_starts, next_mask, la
     return gae(rewards, values, 1 - going_on, last_values=last_values)
 
 
-@says("", "fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, gamma=0.99, ")
+@says("", "fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, gamma=gamma, ")
 def of_discounts(rewards, values, next_values, truncated, discount_t, gae_lambda):
     delta = rewards + discount_t * next_values - values
     return fastgae.reverse_scan(delta, discount_t * gae_lambda * (1 - truncated))

@@ -31,7 +31,7 @@ def flax_example(rewards, terminal_masks, values, discount, gae_param):
     return swept(deltas, terminal_masks, discount * gae_param)
 
 
-@says("fastgae.gae(rewards, values, terminated, gamma=0.99, gae_lambda=gae_lambda)")
+@says("fastgae.gae(rewards, values, terminated, gamma=gamma, gae_lambda=gae_lambda)")
 def one_env(r_t, discount_t, values, lambda_):
     deltas = r_t + discount_t * values[1:] - values[:-1]
 

@@ -80,7 +80,7 @@ def rlhf(values, rewards, gamma, lam):
 
 
 @says(
-    "fastgae.vtrace(rewards, values, terminated, last_values=last_values, ratios=ratios, gamma=0.99, lambda_=1)",
+    "fastgae.vtrace(rewards, values, terminated, last_values=last_values, ratios=ratios, gamma=gamma, lambda_=1)",
     ("returns", "advantages"),
 )
 def torchbeast(log_rhos, discounts, rewards, values, bootstrap_value):

@@ -85,13 +85,13 @@ PEERS = {
     ),
     "rlax": Peer(
         compat.rlax.truncated_generalized_advantage_estimation,
-        "fastgae.gae(rewards, values, terminated, gamma=0.99, gae_lambda=gae_lambda)",
+        "fastgae.gae(rewards, values, terminated, gamma=gamma, gae_lambda=gae_lambda)",
         ["advantages"],
     ),
     "rlax lambda_returns": Peer(
         compat.rlax.lambda_returns,
         "fastgae.gae(rewards, np.concatenate([next_values[:1], next_values[:-1]]), terminated, "
-        "next_values=next_values, gamma=0.99, gae_lambda=gae_lambda)",
+        "next_values=next_values, gamma=gamma, gae_lambda=gae_lambda)",
         ["returns"],
     ),
     "rllib": Peer(

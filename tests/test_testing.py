@@ -89,6 +89,7 @@ PLANTED = [
     ("returns_of_normalised_advantages", {"s, advantages": "s, (advantages - advantages.mean()) / advantages.std()"}),
     ("returns_normalised", {"advantages + values": "normalised(advantages + values)"}),
     ("output_unknown", {"advantages + values": "advantages * values"}),
+    ("rows_reversed", {"return advantages,": "advantages = advantages[::-1]\n    return advantages,"}),
     ("one_env", {"return advantages,": "advantages = advantages[:, ::-1]\n    return advantages,"}),
     ("inputs_written", {"np.zeros_like(rewards)": "rewards"}),
     ("not_deterministic", {"advantages[t] =": "advantages[t] = np.random.default_rng().normal(0, 1e-6) +"}),

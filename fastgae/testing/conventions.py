@@ -35,6 +35,7 @@ DEFAULTS: Fields = {
     "settings": "",  # other arguments of the estimator
     "coefficients": "gamma=gamma, gae_lambda=gae_lambda",
     "less": "",  # what is subtracted from its result to give advantages
+    "order": "",  # of the rows of its result
 }
 
 LATE = "np.concatenate([{0}[:1] & False, {0}[:-1]])"
@@ -106,6 +107,10 @@ MISTAKES = {
     "flags_mixed_up": (
         "values are taken where there are none and left out where there are some, or the next episode leaks in",
         CUT,
+    ),
+    "rows_reversed": (
+        "each action is judged by the advantage of another one",
+        "reverse the list that is filled from the last step to the first",
     ),
     "one_episode": (
         "values and advantages of the next episode, or of masked steps, leak into this one",
@@ -371,6 +376,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
         does("the mask has no effect on the recursion")("mask_ignored", "mask", settings=""),
     ),
     "form": (
+        does("the results come in reverse order, the last step first")("rows_reversed", order="[::-1]"),
         does("the finite-horizon form: weights of k-step advantages add up to 1 also near the end")(
             "tail_normalized", settings="{settings}, tail_normalized=True"
         ),
@@ -450,12 +456,13 @@ def _call_of(items: tuple[tuple[str, str], ...]) -> str:
     if plain and (gates[0] == gates[1] or gates in GATES):
         arguments = _arguments(fields, *GATES.get(gates, (gates[0], "")))
         call = f"fastgae.{estimator}({{r}}, {arguments}{{settings}}, {{coefficients}}){fields['less'] and ' - {less}'}"
+        call += ".advantages" * bool(fields["order"] and estimator != "discounted_returns")
     elif fields["settings"] or estimator != "gae":
         return ""
     else:
         call = "fastgae.reverse_scan({delta}, np.where({c}, 0, {decay}).astype(rewards.dtype))"
     # Parentheses and neutral operands that only the composition needs.
-    call = expression(fields, call).replace("+ 1.0 * ", "+ ").replace("(no_flags | ", "(")
+    call = expression(fields, f"{call}{{order}}").replace("+ 1.0 * ", "+ ").replace("(no_flags | ", "(")
     call = call.replace("no_flags", "np.zeros_like(rewards, bool)")
     return re.sub(r"(?<=, )\((\w+ \| \w+)\)(?!\[)", r"\1", call)
 

@@ -52,7 +52,10 @@ LAMBDA = "multiply the next advantage by gamma * gae_lambda"
 
 # What may be wrong: name -> why, and what to change. A choice with another name is no mistake.
 MISTAKES = {
-    "flags_late": ("each episode runs on for one step, into the first step of the next episode", OWN_ROW),
+    "flags_late": (
+        "each episode runs on for one step, into the first step of the next episode",
+        f"{OWN_ROW}; if row t is about step t, a lambda that passes its last row as next_done says so",
+    ),
     "flags_early": (
         "each episode ends one step too early",
         f"{OWN_ROW}; if row t is about observation t, names={{...: 'starts'}} and an argument next_done say so",

@@ -212,6 +212,7 @@ def test_functions_that_cannot_be_identified():
         (lambda *given: given, r"in a lambda that names them: identify\(lambda rewards, values, dones: f\(...\)\)"),
         (lambda values: values, "no argument of the function is rewards: say what they are with names"),
         (lambda rewards, critics, val: val, "critics and val are all values: say what they are with names"),
+        (lambda rewards, lam, lbda=1: rewards, "lam and lbda are all gae_lambda: .* where None leaves one out, or"),
         (np.zeros((500, 50)), "identify takes a function, and got ndarray: .* look at arrays with fastgae.diagnose"),
         (OfUnknownArguments(), "cannot tell the arguments of OfUnknownArguments: pass a lambda that calls it"),
         (lambda rewards, values: 1 / 0, "ZeroDivisionError: division by zero"),

@@ -20,7 +20,7 @@ from fastgae.testing.rollouts import FLAGS, Kind, Probe
 # What an argument may be -> its names. If a name is in several rows, all are tried, the first row first.
 _FLAGS = {
     "mask": "masks",
-    "going_on": f"{' '.join(GOING_ON)} masks mask done_mask done_masks terminal_masks undones cont continues",
+    "going_on": f"{' '.join(GOING_ON)} masks mask done_mask done_masks terminal_masks undones cont conts continues",
     "not_truncated": "bad_masks",
     "done": "dones done_buf mb_dones fdones mb_fdones dones_arr done_mask done_masks terminal_masks end_flag end "
     "ends is_last traj_flag",
@@ -111,7 +111,8 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
         alone = "next_done has no done or starts beside it (next_going_on: going_on or not_starts)"
         wrong = (same or alone) if "rewards" in shared else "no argument of the function is rewards"
         raise TypeError(
-            f'{wrong}: say what they are with names={{...: "rewards"}}, or call it in a lambda that names them: {line}'
+            f'{wrong}: say what they are with names={{...: "rewards"}}, where None leaves one out, or call it in '
+            f"a lambda that names them: {line}"
         )
     return sensible
 

@@ -259,7 +259,9 @@ class _Report:
         outputs = match.outputs.items()
         return {
             "returns_of_normalised_advantages": [name for name, each in outputs if each.base == TOO_EARLY],
-            "returns_normalised": [name for name, each in outputs if each.scaling and each.base == "returns"]
+            "returns_normalised": [
+                name for name, each in outputs if each.scaling and "returns" in each.base and each.base != TOO_EARLY
+            ]
             * ("values" in reading.given),
             "one_episode": [ONE_EPISODE if kind.ends else padding] * match.episodes,
             "first_flag": compared(rollout._replace(begins=True), FIRST) if has_first and not late else (),

@@ -179,6 +179,12 @@ says("", "outputs result[0]: centred advantages (per env, mean 0), result[1]: ce
         advantages - advantages.mean(),
     )
 )
+says("returns_normalised", "result[1]: normalised rewards to go")(
+    lambda rewards, values, dones, last_values: (
+        gae(rewards, values, dones, last_values=last_values),
+        fastgae.normalize(fastgae.discounted_returns(rewards, dones, last_values=last_values)),
+    )
+)
 # Outputs that are something else are no reason to read a right loop as a wrong one.
 says("output_unknown")(
     lambda rewards, values, dones, last_values: (*fastgae.gae(rewards, values, dones, last_values=last_values), dones)

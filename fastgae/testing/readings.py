@@ -30,7 +30,7 @@ _FLAGS = {
     "next_going_on": "next_mask next_masks last_mask",
     "discounts": "discount_t discount_tp1 pcont",
 }
-_OTHER_MEANING = {*" ".join(_FLAGS.values()).split(), "done", "log_rhos"}
+_OTHER_MEANING = {*" ".join(_FLAGS.values()).split(), "done", "log_rhos", "num_steps"}
 _ELSEWHERE = {
     role: " ".join(name for name in names.split() if role == "mask" or name not in _OTHER_MEANING)
     for role, names in NAMES_ELSEWHERE.items()
@@ -46,6 +46,7 @@ _SECOND = {
     "discounts": "discount discounts",
     "next_done": "done dones fdones",
     "log_ratios": "log_rhos rhos rho",
+    "steps": "num_steps",
 }
 ROLES: dict[str, tuple[str, ...]] = {}
 for _role, _names in itertools.chain(_FLAGS.items(), _ELSEWHERE.items(), _SECOND.items()):
@@ -62,6 +63,7 @@ NOTES = {
     "going_on": "{} is 1 where the step ended no episode",
     "not_truncated": "{} is 0 where the step was truncated",
     "discounts": "{} is gamma, and 0 where terminated",
+    "steps": "{} is the number of steps of the rollout",
 }
 OF_BOTH = {"done", "going_on", "starts", "not_starts"}  # flags of both ends of an episode
 ENDS = {*OF_BOTH, "terminated", "discounts"}

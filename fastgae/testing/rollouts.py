@@ -61,6 +61,7 @@ class Probe(NamedTuple):
             "next_going_on": ~done[-1],
             "discounts": (self.gamma * ~self.terminated).astype(np.float32),
             "log_ratios": np.log(self.ratios),
+            "steps": len(self.rewards),
         }
 
 

@@ -77,6 +77,11 @@ def of_columns(rewards, values):
     return advantages, advantages + values
 
 
+@says("", "num_steps (steps)", "the same bits as this call arguments")  # SheepRL
+def of_so_many_steps(rewards, values, dones, last_values, num_steps):
+    return gae(rewards[:num_steps], values, dones, last_values=last_values)
+
+
 @says("", "next_mask (next_going_on)")
 def with_the_flag_after_the_last_step(rewards, values, not_starts, next_mask, last_values):
     going_on = np.concatenate([not_starts[1:], next_mask[np.newaxis]])

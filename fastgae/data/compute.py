@@ -88,7 +88,7 @@ def compute(
         "auto", or the name of a format if the files do not show it.
     columns : mapping, optional
         The name of the column for each role: "file", "env", "episode", "step", "rewards", "values", "next_values",
-        "terminated", "truncated" or "done"; None: no column has the role. "done" is True at either end.
+        "terminated", "truncated", "done" or "mask"; None: no column has the role. "done" is True at either end.
     ends : str, optional
         "terminated": the last row of every episode ends it for good, whatever its flags say. None: if a last row does
         not end its episode for good, it needs the value of the state after it.

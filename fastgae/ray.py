@@ -90,7 +90,7 @@ def compute(
     -------
     ray.data.Dataset
         The rows with two more columns, or with one if there are no values, in an order that Ray chooses. Without
-        ``normalize`` it is lazy: errors in the data are raised when it is read or written.
+        ``normalize`` and ``label_quantile`` it is lazy: errors in the data are raised when it is read or written.
 
     Raises
     ------

@@ -87,7 +87,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     add("--ends", choices=("terminated",), help="every episode ends for good, whatever its flags say")
     about = "rewards from success: success:-1:100 is -1 a step, but 0 at success and -100 at failure"
     add("--rewards", metavar="COLUMN:STEP:FAILURE", help=about)
-    about = "use at most about this much memory, such as 256MB (default: %(default)s)"
+    about = "about how much memory to use beside Python and its libraries, such as 256MB (default: %(default)s)"
     add("--memory", default="1GB", type=amount, metavar="AMOUNT", help=about)
     parser.set_defaults(**DEFAULTS)
 

@@ -6,8 +6,8 @@ exceptions are the functions of groups in ``verl`` and ``trl``, which need the n
 have no gradients, except those of ``rlax`` in JAX. Unless a docstring says otherwise, their dtype is the one to which
 torch, JAX or NumPy promotes the given numbers, or its default float dtype if all of them are integers; NumPy's float16
 gives float32. See docs/tensors.md and docs/gpu.md. A TypeError or ValueError names an argument that is missing, or of a
-wrong type or shape. Most modules also have a hook that makes the library call fastgae: a function ``install()``, or a
-subclass with the name of the library's class. Only the hook imports the library.
+wrong type or shape. Half of the modules also have a hook that makes the library call fastgae: a function ``install()``,
+or a subclass with the name of the library's class. Only the hook imports the library.
 
 ``install()`` returns a ``contextlib.ExitStack``, whose ``close()``, or the end of ``with install(): ...``, puts the
 library's own functions back; after several calls, the last ``close()`` does. ``install()`` raises a RuntimeError, and

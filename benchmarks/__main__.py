@@ -2,7 +2,7 @@
 
 gate         did anything become slower? Exit status 1 if it did
 ab           two commits, built and timed in turn
-figures      every chart and table about speed in README.md and docs/
+figures      charts and tables about speed in README.md and docs/
 data         recorded data: steps per second and peak memory from Parquet to Parquet
 gpu          tensors on a GPU
 first-light  three commands that tell on a new GPU what there is to tell

@@ -1,4 +1,4 @@
-"""Every measured chart and table of README.md and docs/: measured, kept in docs/figures/results.json, and drawn.
+"""Charts and tables of README.md and docs/: measured, kept in docs/figures/results.json, and drawn.
 
   python benchmarks figures                    all of it: ten to fifteen minutes, needs the extras "peers" and "demo"
   python benchmarks figures threads peers      only these; the others are drawn from what was kept

@@ -139,7 +139,8 @@ def compute(
     Raises
     ------
     DataError
-        The data cannot be computed. The message names the file, the episode and the step. Nothing is written.
+        The data cannot be computed. The message names the file, and of a bad row the episode and the step. Nothing is
+        written.
     WriteError
         The results cannot be written, for example because the disk is full. The message says what is kept.
     ValueError, TypeError

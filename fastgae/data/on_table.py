@@ -66,7 +66,7 @@ def on_table(
     Raises
     ------
     DataError
-        As ``fastgae.data.compute``. The message names the episode and the step.
+        As ``fastgae.data.compute``. The message names the episode and the step of a bad row.
 
     Examples
     --------

@@ -14,9 +14,12 @@ from .lines import HOOKS
 def test_hook(library, monkeypatch):
     compat = importlib.import_module(f"fastgae.compat.{library}")
     computed = []
-    name = "gae" if hasattr(compat, "gae") else "reverse_scan"
-    estimator = getattr(compat, name)
-    monkeypatch.setattr(compat, name, lambda *given, **named: computed.append(1) or estimator(*given, **named))
+
+    def counted(estimator):
+        return lambda *given, **named: computed.append(1) or estimator(*given, **named)
+
+    for name in {"gae", "reverse_scan", "discounted_returns"} & vars(compat).keys():
+        monkeypatch.setattr(compat, name, counted(getattr(compat, name)))
     # What a library warns of is not ours to mend.
     with warnings.catch_warnings(action="ignore"):
         try:

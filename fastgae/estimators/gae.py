@@ -54,8 +54,8 @@ def gae(
     Parameters
     ----------
     rewards : array of shape (T, N), (T,), or any rank with time along ``time_axis``
-        Of NumPy, torch or JAX (docs/tensors.md). 16-bit floats count as float32. A mix promotes as
-        NumPy does, and integers alone become float64.
+        Of NumPy, torch or JAX (docs/tensors.md). 16-bit floats count as float32. A mix promotes as NumPy
+        does, and integers alone become float64.
     values : array like ``rewards``, or one longer along time
         V(s_t). The extra row is V of the state after the last step.
     terminated : array like ``rewards``, or None; bool, or numbers that are 0 or 1

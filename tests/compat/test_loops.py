@@ -309,15 +309,18 @@ def test_functions_of_hooks(monkeypatch):
         got = agent(**named, **coefficients, next_values=given)
         np.testing.assert_array_equal(got, (advantages + values, normalized(advantages, ddof=1)))
     starts, done = ended, ended[0]
-    buffer = SimpleNamespace(rewards=rewards, values=values, episode_starts=starts, advantages=0 * rewards)
+    infinite = np.copy(rewards)
+    infinite[1, starts[1] == 0] = np.inf
+    buffer = SimpleNamespace(rewards=infinite, values=values, episode_starts=starts, advantages=0 * rewards)
     buffer.gae_lambda = 0.8
     for buffer.gamma in (np.float64(0.9), 0.9):  # NumPy's float64 promotes the loop
         stable_baselines3.compute_returns_and_advantage(buffer, last, done)
-        advantages = np.float32(cleanrl(rewards, values, starts, last, done, buffer.gamma, 0.8)[0])
+        advantages = np.float32(cleanrl(infinite, values, starts, last, done, buffer.gamma, 0.8)[0])
         expected = advantages, advantages + values
+        assert not np.isnan(advantages).any()
         np.testing.assert_array_equal((buffer.advantages, buffer.returns), expected)
     # A callback may leave float64 in the buffer, and tensors may be on a GPU.
-    for buffer.rewards, number in ((np.float64(rewards), last), (rewards, np.float64(last))):
+    for buffer.rewards, number in ((np.float64(infinite), last), (infinite, np.float64(last))):
         buffer.advantages, tensor = 0 * rewards, SimpleNamespace(numpy=lambda *, force, n=number: n[:, np.newaxis])
         stable_baselines3.compute_returns_and_advantage(buffer, tensor, done)
         assert buffer.advantages.dtype == buffer.returns.dtype == np.float32

@@ -96,14 +96,15 @@ def test_values_and_where_derivatives_run():
     assert (of_integers == -1).all()
 
 
-def test_a_number_behind_a_gate_has_no_part_in_a_second_derivative():
+def test_a_number_behind_a_gate_has_no_part_in_derivatives():
     """JAX drops the rule of a custom_jvp in a loop after the first derivative, so the function itself has to gate."""
 
-    def first(gamma):
-        ends = np.array([0, 0, 1])
-        return fastgae.discounted_returns(jnp.ones(3), ends, last_values=np.nan, gamma=gamma, stop_gradients=False)[0]
+    def first(gamma, last_values=np.nan):
+        how = {"last_values": last_values, "gamma": gamma, "stop_gradients": False}
+        return fastgae.discounted_returns(jnp.ones(3), np.array([0, 0, 1]), **how)[0]
 
     assert jax.grad(jax.grad(first))(0.5) == 2
+    assert jax.jvp(first, (0.5, 1.0), (0.0, np.nan))[1] == 0  # nor has its tangent
 
 
 def test_one_step_without_jit():

@@ -226,7 +226,7 @@ def _differentiable(value: Callable[..., Any]) -> Any:
         gate, one, other, *_ = primals
         _, moved, other_moved, *moved_terms = tangents
         with numpys_promotion():  # off where the derivative is traced
-            products = moved * jnp.where(gate, other, 0) + jnp.where(gate, one, 0) * other_moved
+            products = _product(gate, moved, other) + _product(gate, one, other_moved)
             return function(*primals), sum(moved_terms, products)
 
     function = jax.custom_jvp(value)

@@ -174,7 +174,9 @@ def data_files(source: Path) -> list[Path]:
     kinds = {}
     for path in _listed(source):
         if path.suffix.lower() != ".json":  # they are mostly about the data
-            kinds[path] = by_suffix(path) or (_by_content(path) if path.is_file() else None)
+            kind = by_suffix(path)
+            looked_at = kind in (None, CSV, JSON) and path.is_file()
+            kinds[path] = (_by_content(path) if looked_at else None) or kind
     found = [[path for path, kind in kinds.items() if kind in group] for group in GROUPS]
     if found[0] and found[1]:
         raise DataError(f"{source} holds {found[0][0].name} and {found[1][0].name}: pass files of one kind")

@@ -102,7 +102,10 @@ def test_bad_labels(recorded):
         ),
         (recorded.table(), {"label_per": "episode"}, "label_per is for labels: pass label_quantile too"),
         (recorded.table(), of_tasks, "no column 'task' for label_per; there are"),
-        (recorded.table(task=[np.nan] * ROWS), of_tasks, "the column of label_per has a row without an item"),
+        *(
+            (recorded.table(task=[0] * (ROWS - 1) + [each]), of_tasks, "of label_per has a row without an item")
+            for each in (np.nan, None)
+        ),
         (
             recorded.table(task=[0] * ROWS).append_column("task", [[0] * ROWS]),
             of_tasks,

@@ -109,7 +109,8 @@ def test_hidden_files_are_no_data(tmp_path, few, monkeypatch):
     for name in ("_temporary/0/b.parquet", "_a.parquet", "._a.parquet", ".cache/a.parquet", "run/_c.parquet"):
         (runs / name).parent.mkdir(parents=True, exist_ok=True)
         write(rows, runs / name, 60)
-    write(rows, runs / "run" / "part-0", 60)
+    write(rows[:40], runs / "run" / "part-0", 40)
+    write(rows[40:], runs / "run" / "part-1", 20).rename(runs / "run" / "part-1.csv")  # its first bytes say Parquet
     (runs / "_SUCCESS").touch()
     (runs / "README.md").write_text("# Runs")
     (runs / "progress.csv").write_text("loss\n1.0\n")  # text beside data is a log

@@ -35,6 +35,8 @@ def test_another_time_axis_is_advised_only_where_it_would_fit():
     """Values of shape (4, 3) fit rewards of shape (4, 3, 2) in no order of their axes."""
     with pytest.raises(ValueError, match=r"or \(5, 3, 2\) with V after the last step$"):
         fastgae.gae(np.ones((4, 3, 2)), np.ones((4, 3)), None, last_values=0.0)
+    with pytest.raises(ValueError, match=r"expected rewards' shape, \(4, 3\); axes other than time may have length 1"):
+        fastgae.gae(natural.ONES, natural.ONES, np.zeros((4, 4)), last_values=0.0)
 
 
 def test_what_was_given_is_shown_in_one_line():

@@ -41,7 +41,7 @@ def test_the_line_that_sorts_is_right():
     shuffled = np.append(np.argsort(order), -1)[parents[order]]
     with pytest.raises(ValueError, match="must come before its children") as raised:
         fastgae.gae_tree(rewards[order], 0.0, shuffled, None, gamma=1.0)
-    names = {"np": np, "parents": shuffled}
+    names = {"np": np, "parents": shuffled.tolist()}
     exec(str(raised.value).partition("sort the nodes: ")[2].partition(", and index")[0], names)
     given = rewards[order][names["order"]], 0.0, names["parents"], None
     got = fastgae.gae_tree(*given, gamma=1.0, gae_lambda=1.0)

@@ -88,7 +88,8 @@ def as_labels(name: str, given: Any, shape: tuple[int, ...]) -> Array:
             row[...] = as_labels(name, labels_of_row, shape[1:])
     else:
         labels = as_array(name, given)
-    alike = f"; for groups of this size, pass np.arange({math.prod(shape)}) // {name}"
+    numbers = f"np.arange({math.prod(shape)}){f'.reshape({shape})' * (len(shape) > 1)}"
+    alike = f"; for groups of this size, pass {numbers} // {name}"
     check_shape(name, labels, shape, "rewards' shape", alike * isinstance(given, int))
     return labels
 

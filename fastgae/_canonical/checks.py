@@ -283,7 +283,7 @@ def _check_combination(call: Call) -> None:
         (
             call.tail_normalized,
             last_advantages,
-            f"tail_normalized needs the steps that last_advantages stand for: {each}",
+            "tail_normalized needs the steps that last_advantages stand for: pass them, and leave last_advantages out",
         ),
         (call.carry_over, call.tail_normalized, f"carry_over has no tail-normalized form: {each}"),
         (call.carry_over, call.normalize is not None, f"carry_over fills the steps that normalize leaves out: {after}"),

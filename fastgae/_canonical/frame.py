@@ -89,18 +89,19 @@ class Frame(NamedTuple):
 
     def advice(self, name: str, array: Array) -> str:
         """Return the end of an error message about an array of a wrong shape: what would make it fit."""
-        shape, steps = array.shape, (self.shape, self.one_longer)
-        per_env, flags = ROLES.get(name) in (Role.ENVS, Role.ENV_FLAGS), ROLES.get(name) is Role.STEP_FLAGS
+        shape = array.shape
+        role, steps = ROLES.get(name), (self.shape, self.one_longer)
+        per_env, flags = role in (Role.ENVS, Role.ENV_FLAGS, Role.MOMENTS), role is Role.STEP_FLAGS
         if shape[-1:] == (1,) and shape[:-1] in (*steps, self.without_time):
             return f"; squeeze its last axis: {name}[..., 0]"
         if (*shape, 1) in steps:
             return f"; squeeze the last axis of {self.name}: {self.name}[..., 0]"
         if not shape:
             return f"; if all are alike, pass np.full({self.without_time if per_env else self.shape}, {name})"
-        if shape == self.one_longer and not flags:
+        if shape == self.one_longer and not (flags or per_env):
             later = "" if name == "values" else f"{self._rows(name, '1:')} or "
             return f"; it has a row too many: pass {later}{self._rows(name, ':-1')}"
-        if shape == self.one_longer:
+        if shape == self.one_longer and flags:
             return (
                 "; row t has the flag that env.step returned with reward t. If row t says that observation t begins an "
                 f"episode, pass {self._rows(name, '1:')}, else {self._rows(name, ':-1')}"
@@ -109,24 +110,25 @@ class Frame(NamedTuple):
             steps_by_env = f"np.arange({self.shape[self.axis]})"
             fits = f"{steps_by_env} < {name}[:, None]" if self.axis else f"{steps_by_env}[:, None] < {name}"
             return f"; if these are lengths, pass {name}={fits}"
-        if shape == self.shape:
+        if shape in steps:
             return f"; it has one number per step: pass one row, such as {name}[{':, ' * self.axis}-1]"
         if shape == self.without_time:
             return "; it has one number per env, and one per step is needed"
         if shape == self.shape[self.axis : self.axis + 1] and not per_env:
             shared = f": pass {name}[{'None' if self.axis else ':, None'}]" if flags and len(self.shape) == 2 else ""
             return f"; it has one number per step, for all envs together{shared}"
-        return self._fits_another_axis(shape, per_env)
+        return self._fits_another_axis(name, shape, per_env)
 
     def _rows(self, name: str, rows: str) -> str:
         return f"{name}[{':, ' * self.axis}{rows}]"
 
-    def _fits_another_axis(self, shape: tuple[int, ...], per_env: bool) -> str:
+    def _fits_another_axis(self, name: str, shape: tuple[int, ...], per_env: bool) -> str:
         if len(shape) == 2 and shape[::-1] in (self.shape, self.one_longer):
             return f"; its axes are in another order than those of {self.name}"
         found = []
         for other in (self._replace(axis=axis) for axis in range(len(self.shape)) if self.names_time_axis):
-            if shape in ((other.without_time, other.one_step) if per_env else (other.one_longer,)):
+            longer = [other.one_longer] if name == "values" else []
+            if shape in ([other.without_time, other.one_step] if per_env else longer):
                 found.append(str(other.axis))
         return f"; it fits time_axis={' or '.join(found)}" if found else ""
 
@@ -147,7 +149,7 @@ class Frame(NamedTuple):
         if array.ndim == 0:
             one = array.item()
             alike = f"if it holds for all steps, pass np.full({self.shape}, {bool(one)})"
-            advice = alike if one in (0, 1) else "pass numbers such as gamma=... by name"
+            advice = alike if one in (0, 1) else "pass numbers by name"
             raise ValueError(f"{name} is one number, {shown(one)}; expected {self.like}, {self.shape}: {advice}")
         fewest = max(self.axis + 1, 2)
         fits = fewest <= array.ndim <= len(self.shape) and array.shape[self.axis] == self.shape[self.axis]

@@ -11,10 +11,10 @@ from fastgae._interop.arrays import OnDevice
 from fastgae._interop.libraries import as_numbers
 from fastgae._typing import TreeWeights
 
-ONE_PER_LEAF = "one per leaf, or one per node"
 SORT = (
-    "sort the nodes: depth = lambda i: 0 if parents[i] < 0 else 1 + depth(parents[i]); "
-    'order = np.argsort([depth(i) for i in range(len(parents))], kind="stable"); '
+    "sort the nodes: import graphlib; parents = np.asarray(parents); "
+    "above = {i: [each] if each >= 0 else [] for i, each in enumerate(parents.tolist())}; "
+    "order = list(graphlib.TopologicalSorter(above).static_order()); "
     "parents = np.append(np.argsort(order), -1)[parents[order]], and index the other arrays by order"
 )
 
@@ -41,7 +41,8 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     if isinstance(rewards, OnDevice):  # JAX computes it, which sees the numbers later
         if last and last[0].ndim > 1:
             raise ValueError(
-                f"last_values has shape {last[0].shape}; expected one number, or {ONE_PER_LEAF}, {rewards.shape}"
+                f"last_values has shape {last[0].shape}; expected one number, or one per node, {rewards.shape}, or one "
+                "per leaf"
             )
         return call, {"last_values": last[0] if last else None, "parents": parents, "weights": weights}
     parents = parents.copy()  # another thread may change the array between this check and the recursion
@@ -81,7 +82,7 @@ def _after_leaves(last: Array, leaves: Array) -> Array:
     if last.shape == leaves.shape:
         return last
     after, count = np.zeros(leaves.shape, last.dtype), int(np.count_nonzero(leaves))
-    after[leaves] = one_for_each("last_values", last, (count,), f"{ONE_PER_LEAF}, {leaves.shape}")
+    after[leaves] = one_for_each("last_values", last, (count,), f"one per node, {leaves.shape}, or one per leaf")
     return after
 
 

@@ -103,7 +103,8 @@ def as_array(name: str, given: object) -> Array:
     if kind := kind_of(given):
         return widened(LIBRARIES[kind].conversions().to_numpy(name, given))
     if kind := kind_of(first):
-        stacked = f"{LIBRARIES[kind].stack}({name})"
+        stack, nested = LIBRARIES[kind].stack, isinstance(given[0], list | tuple)  # type: ignore[index]
+        stacked = f"{stack}([{stack}(row) for row in {name}])" if nested else f"{stack}({name})"
         raise TypeError(f"{name} is a {type(given).__name__} of {kind} arrays: pass one array, {stacked}")
     try:
         array = np.asarray(given)
@@ -114,8 +115,8 @@ def as_array(name: str, given: object) -> Array:
         same = ValueError if isinstance(error, ValueError) else TypeError
         if "inhomogeneous" in str(error):
             raise same(
-                f"{name} has rows of different lengths: pad them and pass mask, or call gae_packed with "
-                f"np.concatenate({name})"
+                f"{name} has rows of different lengths: pad them and pass mask, or join them with "
+                f"np.concatenate({name}), as gae_packed takes them"
             ) from error
         raise same(f"{name} cannot be read as an array: {error}") from error
     if array.dtype.kind == "O":

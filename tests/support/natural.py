@@ -169,6 +169,7 @@ CALLS = [
     (call(gamma=np.zeros(3, BFLOAT16)), "in which 0.99 is another number: pass float32 or float64"),
     (call(returns_lambda=1.0, last_advantages=ROW), "and returns_lambda is another: call once for each"),
     (call(returns_lambda=1.0, tail_normalized=True), "returns_lambda has no tail-normalized form: call once for each"),
+    (call(tail_normalized=True, last_advantages=ROW), "pass them, and leave last_advantages out"),
     (call(carry_over=True, normalize="global"), "call fastgae.normalize afterwards"),
     (call(carry_over=True, tail_normalized=True), "carry_over has no tail-normalized form: call once for each"),
     (call(normalize="global", out=(None, ONES.copy())), "normalize changes only the advantages, and out has no array"),
@@ -185,7 +186,8 @@ CALLS = [
     (lambda: fastgae.gae(ONES, FLAGS != 0, ONES / 2, last_values=0.0), "did you swap values and terminated?"),
     (lambda: fastgae.gae(ONES, np.eye(4, 3), ONES / 2, last_values=0.0), "did you swap values and terminated?"),
     (lambda: fastgae.discounted_returns(ONES, 0.99), "terminated is one number, 0.99"),
-    (lambda: fastgae.discounted_returns(ONES, FLAGS, 0.99), "pass numbers such as gamma=... by name"),
+    (lambda: fastgae.discounted_returns(ONES, FLAGS, 0.99), "expected rewards' shape, (4, 3): pass numbers by name"),
+    (lambda: fastgae.normalize(ONES, 0.5), "expected advantages' shape, (4, 3): pass numbers by name"),
     (lambda: fastgae.discounted_returns(ONES, FLAGS, FLAGS), "truncated is given, but the value after a truncated"),
     (call(rewards={"rewards": ONES}), "rewards is of type dict; expected an array of NumPy, torch or JAX, or a list"),
     (call(values=len), "expected an array of NumPy, torch or JAX, or a list: call it, and pass what it returns"),
@@ -276,6 +278,7 @@ CALLS = [
     (call(gamma=None), "gamma must be a number in [0, 1], or an array of them, got None"),
     (lambda: fastgae.discounted_returns(ONES, FLAGS), "pass last_values, V of the state after it, or next_values"),
     # shapes
+    (call(last_values=LONGER), "it has one number per step: pass one row, such as last_values[-1]"),
     (call(last_values=ONES), "it has one number per step: pass one row, such as last_values[-1]"),
     (call(next_values=ROW, last_values=None), "it has one number per env, and one per step is needed"),
     (call(next_values=LONGER, last_values=None), "a row too many: pass next_values[1:] or next_values[:-1]"),
@@ -287,12 +290,13 @@ CALLS = [
     (call(autoreset="next_step", prev_done=FLAGS), "it has one number per step: pass one row, such as prev_done[-1]"),
     (
         call(rewards=[[1.0, 2.0], [1.0]]),
-        "rewards has rows of different lengths: pad them and pass mask, or call gae_pack",
+        "rewards has rows of different lengths: pad them and pass mask, or join them with np.concatenate(rewards), as",
     ),
     (packed([[0, 9]]), "cu_seqlens has shape (1, 2); expected (sequences + 1,)"),
     (packed([0, 5, 3, 9]), "cu_seqlens must rise from 0 to the number of steps, 9, got [0, 5, 3, 9]"),
     (packed([0, 9], mask=np.ones(4)), "mask has shape (4,); expected rewards' shape, (9,)"),
     (groups(2), "for groups of this size, pass np.arange(4) // groups"),
+    (lambda: fastgae.group_advantages(ONES, 3), "of this size, pass np.arange(12).reshape((4, 3)) // groups"),
     # types and numbers
     (
         call(rewards="rewards.npy"),
@@ -366,7 +370,7 @@ WRONG_VALUES = [
     (tree(weights=[1, 1e308, 1, 1, 1e308]), "weights are too large to add up at the children of node 0"),
     (tree(weights=[1, 1, -1, 0, 1]), "weights must be finite and not negative, got -1.0 at node 2"),
     (tree(weights="visits"), "weights must be one of 'children', 'leaves', or an array with one number per node"),
-    (tree(last_values=[1.0, 2.0]), "last_values has shape (2,)"),
+    (tree(last_values=[1.0, 2.0]), "expected one number, or one per node, (5,), or one per leaf, (3,)"),
     (tree(normalize="per_env"), 'normalize must be "global" or None: the nodes of trees are not envs'),
 ]
 

@@ -232,9 +232,13 @@ def test_views_of_negated_numbers():
 def test_lists_of_tensors_are_refused():
     """Results would be NumPy arrays, because a list belongs to no library."""
     rows = list(tensor(ROLLOUT["rewards"]))
-    for name, given in (("rewards", rows), ("values", tuple(rows)), ("rewards", [rows])):
-        with pytest.raises(TypeError, match=rf"{name} is a \w+ of torch arrays: pass one array, torch.stack\({name}\)"):
+    for name, given in (("rewards", rows), ("values", tuple(rows)), ("rewards", [list(row) for row in rows])):
+        with pytest.raises(
+            TypeError, match=rf"{name} is a \w+ of torch arrays: pass one array, torch.stack\("
+        ) as error:
             fastgae.gae(**{**ROLLOUT, name: given})
+        stacked = eval(str(error.value).partition("pass one array, ")[2], {"torch": torch, name: given})
+        assert torch.equal(stacked, tensor(ROLLOUT["rewards"]))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -164,11 +164,14 @@ def is_weak(given: object) -> bool:
     return type(given) in (int, float) or (isinstance(given, list | tuple) and not given)
 
 
-def on_the_cpu(array: Any) -> Array:
+def on_the_cpu(array: Any, name: str = "the array") -> Array:
     """Return a NumPy array without gradients, copied if a GPU holds it, for environments and buffers on the CPU."""
     if kind_of(array) == "torch":
-        return widened(LIBRARIES["torch"].conversions().to_numpy("the tensor", array.cpu()))
-    return widened(np.asarray(array))
+        return widened(LIBRARIES["torch"].conversions().to_numpy(name, array.cpu()))
+    try:
+        return widened(np.asarray(array))
+    except (TypeError, ValueError):
+        return as_array(name, array)  # raises the error that names it
 
 
 def as_floats(name: str, given: object) -> Array:

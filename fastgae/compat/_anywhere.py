@@ -63,6 +63,12 @@ def _number(name: str, given: object) -> float:
     return as_number(name, array.reshape(()) if getattr(array, "size", 0) == 1 else array, "a number")
 
 
+def _clip(name: str, given: object) -> float:
+    if not (clip := _number(name, given)) >= 0:
+        raise ValueError(f"{name} must be a number >= 0, got {clip!r}")
+    return clip
+
+
 def _function(name: str, given: object) -> object:
     if not callable(given):
         raise TypeError(f"{name} must be a function, got {shown(given)}")
@@ -89,6 +95,7 @@ Copied = Annotated[Any, "numbers, copied if a GPU holds them"]
 Number = Annotated[Any, "a number, or an array of one"]
 Flags = Annotated[Any, "bool, or numbers that are 0 or 1"]
 Integers = Annotated[Any, "integers"]
+Clip = Annotated[float, "0 or more"]
 Coefficient = Annotated[float, "in [0, 1]"]
 Coefficients = Annotated[Any, "a number in [0, 1], or an array of them"]
 # How to read an argument with this annotation for NumPy.
@@ -96,10 +103,11 @@ READERS: dict[Any, Reader] = {
     Like: as_floats,
     Numbers: as_floats,
     Discounts: _discounts,
-    Copied: lambda name, given: as_floats(name, on_the_cpu(given)),
+    Copied: lambda name, given: as_floats(name, on_the_cpu(given, name)),
     Number: as_numbers,
     Flags: as_flags,
     Integers: as_integers,
+    Clip: _clip,
     Coefficient: _coefficients,
     Coefficients: _coefficients,
     bool: as_switch,

@@ -313,7 +313,8 @@ def _final(envs: Any, observations: Batch, info: Mapping[str, Any], truncated: A
 
 def _shaped(what: str, given: Any, shape: tuple[int, ...], any_shape: bool = False) -> Array:
     """Return numbers in this shape; they may have axes of length 1, or one axis for all, or ``any_shape``."""
-    values = as_floats(what.partition(" must")[0], on_the_cpu(given))
+    name = what.partition(" must")[0]
+    values = as_floats(name, on_the_cpu(given, name))
     count = math.prod(shape)
     lengths = [length for length in values.shape if length != 1]
     if values.size != count or not (any_shape or lengths in ([length for length in shape if length != 1], [count])):

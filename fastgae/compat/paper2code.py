@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from fastgae._canonical.arguments import shown
 from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import Coefficient, Like, Numbers, anywhere
 from fastgae.estimators.gae import gae
@@ -55,7 +56,7 @@ def compute_gae(
         As in ``fastgae.gae``.
     """
     if not isinstance(advantage_norm, str) or advantage_norm not in ("none", "global", "per_env"):
-        raise ValueError(f'advantage_norm must be "none", "global" or "per_env", got {advantage_norm!r}')
+        raise ValueError(f'advantage_norm must be "none", "global" or "per_env", got {shown(advantage_norm)}')
     ended = terminateds != 0
     if truncateds is not None:
         ended = ended & (truncateds == 0)

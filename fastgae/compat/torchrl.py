@@ -32,7 +32,7 @@ import numpy as np
 
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import ArrayT
-from fastgae.compat._anywhere import Coefficients, Flags, Like, Numbers, anywhere, last_of, moved, namespace_of
+from fastgae.compat._anywhere import Clip, Coefficients, Flags, Like, Numbers, anywhere, last_of, moved, namespace_of
 from fastgae.compat._hooks import Library, made_once, replace
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
@@ -176,8 +176,8 @@ def vtrace_advantage_estimate(
     reward: Like[ArrayT],
     done: Flags,
     terminated: Flags | None = None,
-    rho_thresh: float = 1.0,
-    c_thresh: float = 1.0,
+    rho_thresh: Clip = 1.0,
+    c_thresh: Clip = 1.0,
     time_dim: int = -2,
 ) -> tuple[ArrayT, ArrayT]:
     r"""Compute V-trace's advantages and value targets; the same bits.

@@ -137,6 +137,22 @@ def test_the_argument_is_named(function):
         assert re.search(rf"(?<!\w)({'|'.join(names)})(?!\w)", str(error.value)), f"{what}: {error.value}"
 
 
+@pytest.mark.parametrize(
+    ("function", "bad"),
+    [
+        (ROLLOUT.arguments, {"values": [[1.0], [1.0, 2.0]]}),
+        (ROLLOUT.arguments, {"value_function": lambda batch: [[1.0], [1.0, 2.0]], "values": None}),
+        (torchrl.vtrace_advantage_estimate, {"rho_thresh": np.nan}),
+        (torchrl.vtrace_advantage_estimate, {"c_thresh": -1.0}),
+    ],
+)
+def test_a_bad_value_of_the_right_type(function, bad):
+    if function is torchrl.vtrace_advantage_estimate:
+        pytest.importorskip("torch")
+    with pytest.raises(ValueError, match=rf"^{next(iter(bad))} "):
+        function(**{**TABLE[function], **bad})
+
+
 def test_a_critic_that_gives_integers_does_not_round_the_rewards():
     arguments = ROLLOUT.arguments(lambda batch: np.zeros(len(batch), int))
     np.testing.assert_array_equal(arguments["rewards"], ROLLOUT.rewards)

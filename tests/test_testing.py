@@ -226,6 +226,7 @@ def test_what_is_no_gae_is_refused_and_settings_are_checked():
             )
     for wrong, message in (
         ({"tolerance": 1e-2}, r"tolerance must be in \[0, 0.0001\]"),
+        ({"allow": None}, "allow must be a tuple of names of findings, got None"),
         ({"allow": "flags_late"}, "allow must be a tuple of names of findings, got"),
         ({"allow": ("no_mistake",)}, "allow must be a tuple of names of findings, got"),
         ({"gamma": 2.0}, r"gamma must be a number in \[0, 1\], got 2.0"),

@@ -81,7 +81,8 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line that names the option, without the usage, which would push it off the screen."""
         if refused := re.search(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
-            message += choose_one(refused[1], re.findall(r"[\w-]+", refused[2]), COMMANDS_ELSEWHERE)
+            names = COMMANDS_ELSEWHERE if message.startswith("argument COMMAND") else {}
+            message += choose_one(refused[1], re.findall(r"[\w-]+", refused[2]), names)
         if "arguments are required" in message and (
             example := re.search(r"fastgae .*?(?=  |$)", self.epilog or "", re.M)
         ):

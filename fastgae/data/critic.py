@@ -1,6 +1,6 @@
 """Values from a critic: a function that is called on batches of rows."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -52,7 +52,9 @@ class Critic:
                 "values must be a column, a file such as values.npy, or a function of a batch of rows, got "
                 f"{shown(self.function)}"
             )
-        if isinstance(self.columns, str) or not all(isinstance(name, str) for name in self.columns or ()):
+        names = () if self.columns is None else self.columns
+        several = isinstance(names, Iterable) and not isinstance(names, str)
+        if not (several and all(isinstance(name, str) for name in names)):
             raise TypeError(f"columns of a critic must be a list of names, got {self.columns!r}")
         if (integer_of(self.rows) or 0) < 1:
             raise ValueError(f"rows of a critic must be an integer of at least 1, got {self.rows!r}")

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import IO, Any, TypeAlias
 
+from fastgae._canonical.arguments import shown
 from fastgae._support.project import how_to_install
 from fastgae.data.errors import (
     DataError,
@@ -57,7 +58,10 @@ def path_of(what: str, name: Any) -> Path:
     """Return the path of a name or URL, or the path itself; raise DataError if no library knows such URLs."""
     if is_remote(name):
         return Path(name.path) if name.protocol in HERE else name
-    text, what = os.fspath(name), what if what == "source" else argument(what)
+    what = what if what == "source" else argument(what)
+    if not isinstance(name, str | os.PathLike):
+        raise TypeError(f"{what} must be a path, got {shown(name)}")
+    text = os.fspath(name)
     if text == "":
         raise DataError(f"{what} is empty: expected a path")
     url = URL.match(text)
@@ -124,6 +128,8 @@ def found_sources(source: Any) -> tuple[list[Path], list[Path]]:
         if not matches:
             raise DataError(f"source '{path}' does not exist{_unreachable(path) if is_remote(path) else ''}")
         found, patterns = found + matches, patterns + [path] * (not there)
+    if not found:
+        raise DataError("source is an empty list: expected a path, or several")
     for folder in dict.fromkeys(above for path in found for above in path.absolute().parents):
         if (kind := log_of(folder)) is not None:
             raise logged(folder, kind)

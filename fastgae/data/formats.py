@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
+from fastgae._canonical.arguments import shown
 from fastgae._support.misnamed import COLUMN_ROLES
 from fastgae.data.errors import DataError, argument, column_argument, is_remote, reading
 from fastgae.data.files import (
@@ -193,8 +194,8 @@ FORMATS = {each.name: each for each in (PLAIN, RLLIB, LEROBOT, MINARI, D4RL, ROB
 
 def format_named(name: str) -> Format:
     """Return the format of this name; for "auto", the plain one."""
-    if name not in FORMATS and name != "auto":
-        raise ValueError(f"{argument('format')} must be one of auto, {', '.join(FORMATS)}, got {name!r}")
+    if not isinstance(name, str) or name not in ("auto", *FORMATS):
+        raise ValueError(f"{argument('format')} must be one of auto, {', '.join(FORMATS)}, got {shown(name)}")
     return FORMATS.get(name, PLAIN)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import Array
+from fastgae._canonical.arguments import shown
 from fastgae._support.pictures import BLUE, NOTE, SHADES, VERMILION, new_figure, picture_path, save, style
 from fastgae.data.errors import WriteError, argument, brought_by, first_line
 from fastgae.data.plan import Plan
@@ -20,6 +21,8 @@ TAILS = 0.005  # of the numbers at either end that may lie outside, where they l
 
 def checked_picture(given: str | os.PathLike[str]) -> Path:
     """Return the path of the picture, after a check that it can be drawn and written."""
+    if not isinstance(given, str | os.PathLike):
+        raise TypeError(f"{argument('plot')} must be a path, got {shown(given)}")
     try:
         path = picture_path(given)
     except ValueError as error:

@@ -169,13 +169,13 @@ class State:
                 return
         if self.reads(self.out):
             raise DataError(f"{self.out} is a file of the source: pass another path")
-        if not self._overwrite:
-            other = " with results of other options or data" if resume and about(self.out) else ""
-            way = f"remove it, pass another path, or pass {argument('overwrite', True)}"
-            raise DataError(f"{self.out} exists already{other}: {way}")
         is_file = is_remote(self.out) or stat.S_ISREG(self.out.lstat().st_mode)
         if not is_file or "asked" not in about(self.out):
             raise _foreign(self.out)
+        if not self._overwrite:
+            other = " with results of other options or data" if resume else ""
+            way = f"remove it, pass another path, or pass {argument('overwrite', True)}"
+            raise DataError(f"{self.out} exists already{other}: {way}")
 
     def reads(self, path: Path) -> bool:
         """Return whether a file is one of the source, perhaps by another path."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -177,7 +177,7 @@ def assert_gae(
     tolerance : float
         The largest difference from fastgae's results, relative to the largest number. 0.0: the same bits.
     """
-    if isinstance(allow, str) or not {*allow} <= MISTAKES.keys():
+    if isinstance(allow, str) or not isinstance(allow, Iterable) or not {*allow} <= MISTAKES.keys():
         raise ValueError(f"allow must be a tuple of names of findings, got {allow!r}; known are {', '.join(MISTAKES)}")
     if not 0.0 <= as_number("tolerance", tolerance, "a number >= 0") <= CLOSE:
         raise ValueError(f"tolerance must be in [0, {CLOSE:g}], because identify knows nothing that differs more")

@@ -261,7 +261,7 @@ def test_errors_name_options(recorded, capsys):
     ends = {"ends": "terminated"}
     columns = {"columns": {"rewards": "reward", "episode": "run"}}
     results = source.with_name("a.parquet")
-    results.write_bytes(b"the user's")
+    in_python(source, results, progress=False, **columns, **ends)
     exists = ("pass another path, or pass --overwrite", "another path, or pass overwrite=True")
     wrong_n = (
         "--n is for n_step_returns, got 3 and --estimator gae",

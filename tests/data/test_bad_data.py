@@ -28,6 +28,11 @@ def test_columns(tmp_path, recorded):
     ):
         refused(message, source, error=ValueError, **arguments)
     refused("columns must be a dict, such as", source, error=TypeError, columns=["rewards"])
+    refused("source is an empty list: expected a path", [])
+    refused("format must be one of auto, .*, got \\[]$", source, error=ValueError, format=[])
+    for name in ("out", "into", "plot"):
+        message, how = f"^{name} must be a path, got b'out.parquet'$", {name: b"out.parquet", "ends": "terminated"}
+        refused(message, source, error=TypeError, **how)
     ended = ("episode", "step", "rewards", "values", "terminated")
     for table, message in (
         (recorded.table("rewards", "values", done=recorded.last), "may be a time limit"),

@@ -142,7 +142,7 @@ def test_wrong_critics(tmp_path, states, recorded):
     for size in (0, 1.5, "8"):
         with pytest.raises(ValueError, match=f"rows of a critic must be an integer of at least 1, got {size!r}"):
             Critic(len, rows=size)
-    for columns in ("obs", [1]):
+    for columns in ("obs", [1], True):
         with pytest.raises(TypeError, match=re.escape(f"columns of a critic must be a list of names, got {columns!r}")):
             Critic(len, columns=columns)
     refused("there is no column for the critic; there are episode, step", recorded.table(), values=len)

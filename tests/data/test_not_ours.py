@@ -73,7 +73,8 @@ def test_at_the_names_beside_the_source(places, option):
     """Only results of an earlier run are overwritten."""
     source, made = places
     for kind, plant in PLANTED.items():
-        for name, message in ((OUT, OUT), (UNFINISHED, "unfinished is not from fastgae")):
+        for name in (OUT, UNFINISHED):
+            message = f"{name} is not from fastgae: move it elsewhere, or pass another path"
             at, run, users = made(f"{kind} {name}")
             plant(run / name, users)
             refused(at, source, message, **({option: True} if option else {}))

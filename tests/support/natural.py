@@ -394,6 +394,7 @@ COMMANDS = [
     ("compute episodes.parquet --gamma 0,99", "argument --gamma: expected a number in [0, 1], got '0,99'"),
     ("compute episodes.parquet --gamma", "argument --gamma: expected one argument"),
     ("compute episodes.parquet --normalize yes", "invalid choice: 'yes' (choose from"),
+    ("compute episodes.parquet --normalize advantages", "choose from 'global') (see fastgae compute --help)"),
     ("compute episodes.parquet --ends done", "argument --ends: invalid choice: 'done' (choose from"),
     ("compute episodes.parquet --estimator n_step_returns --n five", "--n: expected a positive integer, got 'five'"),
     ("diagnose rollout.npz --discount 0.9", "do you mean '--gamma'?"),

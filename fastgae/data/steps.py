@@ -173,8 +173,8 @@ def _followed(step: int, following: int) -> str:
     if following > step:
         way = f"if steps were dropped on purpose, let no column be the step: {column_argument('step', None)}"
     else:
-        of_file = f"of several files, pass {argument('episode_is', 'file')}"
-        way = f"if episodes have the same names, {of_file}; of several envs, {column_argument('env')}"
+        of_files = f"{column_argument('file')}, or, where compute reads the files, {argument('episode_is', 'file')}"
+        way = f"if episodes have the same names, of several files, pass {of_files}; of envs, {column_argument('env')}"
     return f"step {step} is followed by step {following}: {way}"
 
 

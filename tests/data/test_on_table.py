@@ -116,6 +116,17 @@ def test_bad_rows(recorded):
         on_table(recorded.table(), format="csv")
 
 
+def test_episodes_of_several_files_have_the_same_names():
+    """The advice works for a table, too, of which ``compute`` reads no files."""
+    twice = {"episode": [0] * 4, "step": [0, 1, 0, 1], "rewards": [1.0] * 4, "values": [0.0] * 4, "origin": [*"aabb"]}
+    with pytest.raises(
+        DataError, match=r"of several files, pass columns=\{'file': NAME\}, or, where compute reads the"
+    ):
+        on_table(pa.table(twice), ends="terminated")
+    got = on_table(pa.table(twice), ends="terminated", columns={"file": "origin"}, gamma=1.0, gae_lambda=1.0)
+    assert got["returns"].to_pylist() == [2.0, 1.0, 2.0, 1.0]
+
+
 def test_an_episode_that_is_cut(recorded):
     """The rest of it may be in another batch, so a flag must tell its end; V' would hide that rows are missing."""
     cut = int(recorded.first[3]) - 2

@@ -98,10 +98,11 @@ class Frame(NamedTuple):
             return f"; squeeze the last axis of {self.name}: {self.name}[..., 0]"
         if not shape:
             return f"; if all are alike, pass np.full({self.without_time if per_env else self.shape}, {name})"
-        if shape == self.one_longer and not (flags or per_env):
+        of_ends = flags and name != "mask"
+        if shape == self.one_longer and not (of_ends or per_env):
             later = "" if name == "values" else f"{self._rows(name, '1:')} or "
             return f"; it has a row too many: pass {later}{self._rows(name, ':-1')}"
-        if shape == self.one_longer and flags:
+        if shape == self.one_longer and of_ends:
             return (
                 "; row t has the flag that env.step returned with reward t. If row t says that observation t begins an "
                 f"episode, pass {self._rows(name, '1:')}, else {self._rows(name, ':-1')}"

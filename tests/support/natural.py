@@ -114,6 +114,7 @@ CALLS = [
         call(rewards=ONES.T, values=ONES.T, terminated=LONGER.T, time_axis=1),
         "terminated[:, 1:], else terminated[:, :-1]",
     ),
+    (call(mask=LONGER), "it has a row too many: pass mask[1:] or mask[:-1]"),
     (call(truncated=LONGER, final_values=ONES), "pass truncated[1:], else truncated[:-1]"),
     (call(terminated=FLAGS.T), "its axes are in another order than those of rewards"),
     (call(values=ONES.T), "its axes are in another order than those of rewards"),

@@ -96,6 +96,8 @@ class Frame(NamedTuple):
             return f"; squeeze its last axis: {name}[..., 0]"
         if (*shape, 1) in steps:
             return f"; squeeze the last axis of {self.name}: {self.name}[..., 0]"
+        if not shape and self.on_device:
+            return "; if all are alike, broadcast it to this shape"
         if not shape:
             return f"; if all are alike, pass np.full({self.without_time if per_env else self.shape}, {name})"
         of_ends = flags and name != "mask"
@@ -147,7 +149,7 @@ class Frame(NamedTuple):
         """Check flags, which may lack axes after time and envs. A vector is refused, because its axis is ambiguous."""
         if array.shape == self.shape:
             return
-        if array.ndim == 0:
+        if array.ndim == 0 and not self.on_device:
             one = array.item()
             alike = f"if it holds for all steps, pass np.full({self.shape}, {bool(one)})"
             advice = alike if one in (0, 1) else "pass numbers by name"

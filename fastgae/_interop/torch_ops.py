@@ -33,6 +33,7 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         raise TypeError(f"{name} needs the numbers themselves: call it outside of torch.compile and torch.func")
     results = OPERATIONS[name](**operands(arguments))
     if not isinstance(results, tuple):
+        _check_out(out, results)
         return results if out is None else _filled(out, results)
     if out is None:
         return GAEResult(*results)
@@ -41,6 +42,8 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     if out[0] is out[1]:
         one = "out is (None, None): there is nothing to compute"
         raise ValueError(one if out[0] is None else "out[0] and out[1] are one tensor: pass two")
+    for array, result in zip(out, results, strict=True):
+        _check_out(array, result)
     return GAEResult(*map(_filled, out, results))
 
 
@@ -74,11 +77,16 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _filled(out: Any, result: Tensor) -> Any:
     """Copy a result to a tensor of ``out`` and return that tensor; return None if there is none."""
+    return None if out is None else out.copy_(result)
+
+
+def _check_out(out: Any, result: Tensor) -> None:
     if out is None:
-        return None
+        return
+    if not isinstance(out, Tensor):
+        raise TypeError(f"out must be a tensor, got {type(out).__name__}")
     if out.shape != result.shape or out.dtype != result.dtype:
         raise ValueError(f"out has shape {out.shape}, {out.dtype}; expected {result.shape}, {result.dtype}")
-    return out.copy_(result)
 
 
 def _registered(name: str, function: Callable[..., Any]) -> Any:

@@ -472,6 +472,10 @@ def in_jax(jax):
             advice,
         )
     yield (
+        lambda x: fastgae.gae(x, x, x.sum(), last_values=0.0),
+        "terminated has shape (); expected rewards' shape, (4, 3); if all are alike, broadcast it to this shape",
+    )
+    yield (
         lambda x: fastgae.diagnose(x, x, None, last_values=0.0),
         "diagnose needs the numbers themselves: call it outside",
     )

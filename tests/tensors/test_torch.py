@@ -320,6 +320,14 @@ def test_compiled_out(compiled):
     ):
         with pytest.raises(Exception, match=error):  # torch wraps the ValueError
             function(out, **tensors(ROLLOUT))
+    first = torch.zeros(1, 17, 6)
+    with pytest.raises(ValueError, match=r"out has shape .*float64; expected .*float32"):
+        torch.vmap(lambda *out: fastgae.gae(**{**tensors(ROLLOUT), "rewards": out[0] + 1}, out=out))(
+            first, first.double()
+        )
+    assert not first.any(), "wrote to an array"
+    with pytest.raises(TypeError, match="out must be a tensor, got str"):
+        torch.vmap(lambda rewards: fastgae.normalize(rewards, out="ab"))(first)
 
 
 def test_compiled_gradients_end_at_the_call(compiled):

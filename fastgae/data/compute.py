@@ -14,6 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 import fastgae
+from fastgae._canonical.arguments import as_switch
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data.columns import check_new
@@ -147,6 +148,8 @@ def compute(
         An argument has a wrong value or type.
     """
     began = time.perf_counter()
+    for name, switch in (("resume", resume), ("overwrite", overwrite), ("progress", progress)):
+        as_switch(argument(name), switch)
     if out is not None and into is not None:
         raise ValueError(f"{argument('out')} and {argument('into')} both name the file to write: pass one of them")
     if resume and is_table(source):

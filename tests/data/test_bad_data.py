@@ -30,6 +30,8 @@ def test_columns(tmp_path, recorded):
     refused("columns must be a dict, such as", source, error=TypeError, columns=["rewards"])
     refused("source is an empty list: expected a path", [])
     refused("format must be one of auto, .*, got \\[]$", source, error=ValueError, format=[])
+    for name in ("resume", "overwrite", "progress"):
+        refused(f"^{name} must be True or False, got 'no'$", source, error=TypeError, **{name: "no"})
     for name in ("out", "into", "plot"):
         message, how = f"^{name} must be a path, got b'out.parquet'$", {name: b"out.parquet", "ends": "terminated"}
         refused(message, source, error=TypeError, **how)

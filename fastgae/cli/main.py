@@ -54,8 +54,9 @@ class PrintCompletion(argparse.Action):
     ) -> None:
         try:
             import shtab
-        except ImportError as error:
-            parser.error(f"argument {option}: {error}: run {how_to_install('completion')}")
+        except Exception as error:  # one that is broken may raise any exception
+            cause = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+            parser.error(f"argument {option}: {cause}: run {how_to_install('completion')}")
         _complete_files(parser)
         print(shtab.complete(parser, values))
         parser.exit()

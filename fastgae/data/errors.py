@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from fastgae._support.project import how_to_install
@@ -26,15 +27,26 @@ EXTRAS = {
 
 @contextmanager
 def brought_by(extra: str, what: str) -> Iterator[None]:
-    """If an import inside fails, say how to install what is missing: an extra, or a library that is in no extra."""
+    """If an import inside fails, say how to install what is missing, or which library is installed and does not load.
+
+    What is missing belongs to an extra, or is a library that is in no extra.
+    """
+    libraries = EXTRAS.get(extra, (extra,))
     try:
         yield
-    except ModuleNotFoundError as error:
-        if error.name not in EXTRAS.get(extra, (extra,)):  # something that the library itself needs is missing
+    except (MemoryError, RecursionError):  # not a property of the library
+        raise
+    except Exception as error:  # a library that does not fit the installed NumPy may raise any exception
+        if isinstance(error, ModuleNotFoundError) and error.name in libraries:
+            run = how_to_install(extra) if extra in EXTRAS else f"pip install {extra}"
+            message = f"{what} needs {error.name}, which is not installed: run {run}"
+            raise ModuleNotFoundError(message, name=error.name) from error
+        modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+        library = next((name for name in (each.partition(".")[0] for each in modules) if name in libraries), None)
+        if library is None:  # no library's import: a mistake of ours, or of the caller's
             raise
-        run = how_to_install(extra) if extra in EXTRAS else f"pip install {extra}"
-        message = f"{what} needs {error.name}, which is not installed: run {run}"
-        raise ModuleNotFoundError(message, name=error.name) from error
+        cause = f"{type(error).__name__}: {first_line(error)}"
+        raise ImportError(f"{what} needs {library}, which is installed but does not load: {cause}") from error
 
 
 @contextmanager
@@ -98,7 +110,7 @@ def reading(path: Path) -> Iterator[None]:
     """Name the file in errors that occur while it is read: libraries raise errors of many kinds for a damaged file."""
     try:
         yield
-    except (DataError, ModuleNotFoundError, AttributeError, AssertionError, NameError):
+    except (DataError, ImportError, AttributeError, AssertionError, NameError):
         raise
     except Exception as error:
         if is_remote(path):

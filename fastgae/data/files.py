@@ -79,7 +79,11 @@ def path_of(what: str, name: Any) -> Path:
         path: Any = UPath(text)
         path.fs.invalidate_cache()  # imports the library of this protocol, and forgets what an earlier run saw
         return Path(path.path) if path.protocol in HERE else path
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
+        cause = error.__cause__ or error  # fsspec asks to install a library, also where it is there
+        if not isinstance(cause, ModuleNotFoundError):
+            broken = f"needs a library that does not load: {type(cause).__name__}: {first_line(cause)}"
+            raise ImportError(f"{without_secrets(text)} {broken}") from error
         known = f"those of S3, Google Cloud, Hugging Face and the web come with {how_to_install('remote')}"
         missing = f"needs a library that is not installed: {error}; {known}"
         raise ModuleNotFoundError(f"{without_secrets(text)} {missing}") from error

@@ -102,6 +102,37 @@ def test_completion_without_shtab(monkeypatch, failure):
     assert "pip install '.[completion]'" in message
 
 
+BROKEN_BY_NUMPY = """
+import sys
+from fastgae.cli.main import main
+
+class Broken:
+    def find_spec(self, name, path, target=None):
+        if name == sys.argv[1]:
+            raise AttributeError("module 'numpy' has no attribute 'bool8'")
+
+sys.meta_path.insert(0, Broken())
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "command", "status"),
+    [
+        ("shtab", ["--print-completion", "bash"], 2),
+        ("rich", ["demo"], 1),
+        ("gymnasium", ["demo"], 1),
+        ("matplotlib", ["demo", "--plot", "a.png"], 1),
+    ],
+)
+def test_a_library_that_is_installed_and_broken(python, library, command, status):
+    pytest.importorskip("rich")
+    done = python(BROKEN_BY_NUMPY, library, *command, check=False)
+    assert done.returncode == status, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "AttributeError: module 'numpy' has no attribute 'bool8'" in line
+
+
 def test_a_report_that_stdout_cannot_encode(written_to):
     """As on Windows, where what is redirected has the encoding of the system."""
     *done, report = written_to(subprocess.PIPE, "diagnose", PYTHONIOENCODING="cp1252")

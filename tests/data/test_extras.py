@@ -1,5 +1,6 @@
 """Libraries that not every user has: loaded where they are needed, and their extra is named where they are missing."""
 
+import os
 import re
 import sys
 import tomllib
@@ -7,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import fastgae
 from fastgae._support.project import how_to_install
 from fastgae.data import compute
 from fastgae.data.errors import EXTRAS, brought_by
+
+ROOT = Path(fastgae.__file__).parents[1]
 
 WITHOUT = """
 import sys, fastgae.data, pyarrow
@@ -48,6 +52,42 @@ def test_the_extra_of_hdf5(tmp_path, monkeypatch):
 def test_what_a_library_needs_is_no_extra_of_ours():
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'no_such_library'$"), brought_by("hdf5", "it"):
         import no_such_library  # noqa: F401
+
+
+BROKEN = {  # what its import raises, and how the message names it
+    "raise ImportError('libarrow.so: cannot open')": "ImportError: libarrow.so: cannot open",
+    "import numpy; numpy.no_such_name": "AttributeError: module 'numpy' has no attribute 'no_such_name'",
+    "import no_such_library": "ModuleNotFoundError: No module named 'no_such_library'",
+}
+COMMANDS = """
+from pathlib import Path
+from fastgae.cli.main import main
+Path("a.hdf5").touch()
+for source in ("a.hdf5", "s3://bucket/a.parquet"):
+    print(main(["compute", source, "--quiet", "--plot", "a.png"]))
+"""
+
+
+@pytest.mark.parametrize("cause", BROKEN)
+@pytest.mark.parametrize("library", ["filelock", "pyarrow", "matplotlib", "h5py", "upath", "s3fs"])
+def test_a_library_that_is_installed_and_broken_is_named(tmp_path, python, library, cause):
+    """One line, and no traceback, as after an update of NumPy or of the system."""
+    package = tmp_path / "first" / library
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(cause)
+    first = os.pathsep.join(filter(None, [str(package.parent), str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = python(COMMANDS, check=False, PYTHONPATH=first)
+    assert done.stdout.split() == ["2", "2"], done.stderr
+    what = "needs a library that" if library == "s3fs" else f"needs {library}, which is installed but"
+    if library == "s3fs" and "no_such_library" in cause:  # fsspec says which one to install
+        assert "Install s3fs" in done.stderr
+    else:
+        assert f"{what} does not load: {BROKEN[cause]}\n" in done.stderr
+
+
+def test_a_mistake_that_is_no_librarys_stays_what_it_is():
+    with pytest.raises(ZeroDivisionError), brought_by("hdf5", "it"):
+        1 / 0  # noqa: B018
 
 
 PROJECTS = {"upath": "universal-pathlib"}  # where a library has another name than its project

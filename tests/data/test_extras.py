@@ -54,11 +54,12 @@ def test_what_a_library_needs_is_no_extra_of_ours():
         import no_such_library  # noqa: F401
 
 
-BROKEN = {  # what its import raises, and how the message names it
+FIRST_LINES = {  # of a package that is installed, and how the message names what its import raises
     "raise ImportError('libarrow.so: cannot open')": "ImportError: libarrow.so: cannot open",
     "import numpy; numpy.no_such_name": "AttributeError: module 'numpy' has no attribute 'no_such_name'",
     "import no_such_library": "ModuleNotFoundError: No module named 'no_such_library'",
 }
+OF_SYSTEM, OF_NUMPY, OF_OTHERS = FIRST_LINES
 COMMANDS = """
 from pathlib import Path
 from fastgae.cli.main import main
@@ -68,21 +69,30 @@ for source in ("a.hdf5", "s3://bucket/a.parquet"):
 """
 
 
-@pytest.mark.parametrize("cause", BROKEN)
-@pytest.mark.parametrize("library", ["filelock", "pyarrow", "matplotlib", "h5py", "upath", "s3fs"])
-def test_a_library_that_is_installed_and_broken_is_named(tmp_path, python, library, cause):
+@pytest.mark.parametrize(
+    ("library", "first_line", "message"),
+    [
+        *(
+            ("pyarrow", first_line, "needs pyarrow, which is installed but does not load: {}\n")
+            for first_line in FIRST_LINES
+        ),
+        ("filelock", OF_SYSTEM, "needs filelock, which is installed but does not load: {}\n"),
+        ("matplotlib", OF_NUMPY, "needs matplotlib, which is installed but does not load: {}\n"),
+        ("h5py", OF_OTHERS, "needs h5py, which is installed but does not load: {}\n"),
+        ("upath", OF_SYSTEM, "needs upath, which is installed but does not load: {}\n"),
+        ("s3fs", OF_NUMPY, "needs a library that does not load: {}\n"),
+        ("s3fs", OF_OTHERS, "Install s3fs"),  # fsspec says so
+    ],
+)
+def test_a_library_that_is_installed_and_broken_is_named(tmp_path, python, library, first_line, message):
     """One line, and no traceback, as after an update of NumPy or of the system."""
     package = tmp_path / "first" / library
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text(cause)
+    (package / "__init__.py").write_text(first_line)
     first = os.pathsep.join(filter(None, [str(package.parent), str(ROOT), os.environ.get("PYTHONPATH")]))
     done = python(COMMANDS, check=False, PYTHONPATH=first)
     assert done.stdout.split() == ["2", "2"], done.stderr
-    what = "needs a library that" if library == "s3fs" else f"needs {library}, which is installed but"
-    if library == "s3fs" and "no_such_library" in cause:  # fsspec says which one to install
-        assert "Install s3fs" in done.stderr
-    else:
-        assert f"{what} does not load: {BROKEN[cause]}\n" in done.stderr
+    assert message.format(FIRST_LINES[first_line]) in done.stderr
 
 
 def test_a_mistake_that_is_no_librarys_stays_what_it_is():

@@ -54,7 +54,7 @@ class Rows:
         self.files = np.array([at for p, at in zip(self.parts, firsts, strict=True) if p.first == 0], np.int64)
         self._known: list[Part] = []  # one part of each schema
         for part in self.parts:
-            if not any(part.schema.equals(known.schema, check_metadata=True) for known in reversed(self._known)):
+            if not any(part.schema.equals(known.schema) for known in reversed(self._known)):
                 self._known.append(part)
         columns = [(name, made(0, 0).type) for name, made in self.made.items()]
         self.schema = schema or pa.schema([*columns, *promoted(self._known)])
@@ -131,6 +131,10 @@ class Rows:
                         found = self._completed(stored, first, len(own), kinds)
                     yield found
                 row += batch.num_rows
+                if row >= last:
+                    break
+            else:
+                raise DataError(f"{part.path} has fewer rows than it says: it is damaged, or has changed")
 
     def forwards(
         self, columns: Sequence[str], size: int, schema: pa.Schema | None = None
@@ -206,13 +210,14 @@ def _copied(batches: Batches, most: int, to: Path) -> Iterator[pa.Table]:
 
 def even(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
     """Yield the same rows in tables of one size, of which the last one may be smaller."""
-    waiting: list[pa.RecordBatch] = []
+    waiting, rows = list[pa.RecordBatch](), 0
     for batch in batches:
         waiting.append(batch)
-        while sum(each.num_rows for each in waiting) >= size:
+        rows += batch.num_rows
+        while rows >= size:
             table = pa.Table.from_batches(waiting)
             yield table.slice(0, size)
-            waiting = table.slice(size).to_batches()
+            waiting, rows = table.slice(size).to_batches(), rows - size
     if waiting:
         yield pa.Table.from_batches(waiting)
 

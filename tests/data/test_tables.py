@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastgae
-from fastgae.data import WriteError, compute
-from fastgae.data.rows import Rows
+from fastgae.data import DataError, WriteError, compute
+from fastgae.data.rows import Part, Rows, even
 from fastgae.data.tables import arrow, parquet
 
 from .recorded import ROWS, assert_same_bits, computed, interrupted, limit, read, refused, write
@@ -32,6 +33,25 @@ def test_what_fsync_raises_is_raised(tmp_path, recorded, monkeypatch):
     monkeypatch.setattr(os, "fsync", broken)
     refused(os.strerror(errno.EIO), source, out, error=WriteError, overwrite=True, gamma=0.5)
     assert_same_bits(read(out), recorded.result)
+
+
+def test_many_small_row_groups_and_files():
+    """The rows that wait are counted once, and not again with each batch; and metadata make no other columns."""
+    asked = []
+    batch = type("Batch", (), {"num_rows": property(lambda self: asked.append(self) or 1)})()
+    with pytest.raises(TypeError):  # at the end, from pyarrow
+        list(even([batch] * 100, 1000))
+    assert len(asked) == 100
+    schemas = [pa.schema({"a": pa.int64()}, {"pandas": f'{{"stop": {stop}}}'}) for stop in range(100)]
+    assert len(Rows([Part(Path("a"), 0, 1, schema, None) for schema in schemas])._known) == 1
+
+
+def test_a_reader_that_gives_fewer_rows_than_its_file_says():
+    few = pa.record_batch({"a": [1, 2]})
+    rows = Rows([Part(Path("a.parquet"), 0, 3, few.schema, lambda columns, most: iter([few]))])
+    assert rows.read(0, 2, ["a"]).num_rows == 2
+    with pytest.raises(DataError, match=r"a\.parquet has fewer rows than it says"):
+        rows.read(0, 3, ["a"])
 
 
 @pytest.mark.parametrize("rows", [200, 10**6])

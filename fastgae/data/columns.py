@@ -321,9 +321,8 @@ def changes(names: Sequence[pa.Array], rows: int) -> Array:
     """Return True where a row and the next differ in one of the columns."""
     differ = np.zeros(max(rows - 1, 0), bool)
     for column in names:
-        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-            # NumPy is several times as fast, and compares 16 bits, but no texts.
-            items = column.to_numpy()
+        if pa.types.is_integer(column.type):
+            items = column.to_numpy()  # NumPy is several times as fast, but compares no texts
             differ |= items[1:] != items[:-1]
         else:
             differ |= arrays_of(pc.not_equal(column[1:], column[:-1]))
@@ -348,7 +347,7 @@ class Episodes:
         """
         if not self._names:
             return None
-        columns = [whole(table[name]) for name in self._names]
+        columns = [_integral(name, _whole(name, table[name])) for name in self._names]
         last = np.flatnonzero(changes(columns, len(table)) if differ is None else differ)
         first, end = (tuple(column[row].as_py() for column in columns) for row in (0, -1))
         if end != self._following:
@@ -368,7 +367,6 @@ class Episodes:
 def _hashes(names: Sequence[pa.Array]) -> Array:
     hashes = np.zeros(len(names[0]), np.int64)
     for column in names:
-        column = _integral("the name of an episode", column)  # Python's hashes of -1.0 and -2.0 are the same
         if pa.types.is_integer(column.type):
             items = column.to_numpy().astype(np.int64)
         else:

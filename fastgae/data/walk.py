@@ -103,8 +103,11 @@ def _are_scattered(plan: Plan, rows: Rows, folder: Path, episodes: Episodes, fir
         if episodes.fault(table, steps, last_rows(steps, following), following) is not None:
             return True
         if steps.changes.any():  # from here on the episode can only come again, and names say that
-            names = plan.columns.named(*NAMING)
-            return any(episodes.again(each) for _, each in rows.backwards(0, at, names, plan.most, folder))
+            for before, each in rows.backwards(0, at, plan.columns.keys, plan.most, folder):
+                with plan.naming(each, before):
+                    if episodes.again(each) is not None:
+                        return True
+            return False
     return False
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 
 import numpy as np
 import pyarrow as pa
@@ -96,6 +97,16 @@ def test_results_that_could_be_taken_for_data_of_a_dataset(tmp_path, recorded):
     assert compute(tmp_path, ends="terminated", progress=False).steps == ROWS
     (tmp_path / "meta" / "info.json").write_text(json.dumps({"total_frames": ROWS + 1}))
     refused("info.json says that there are 3001 frames; there are 3000", tmp_path, ends="terminated")
+
+
+@pytest.mark.parametrize("name", [int, str, float])
+def test_a_name_is_missing_before_an_end_without_a_flag(recorded, name):
+    """Only the names of the rows before are read to see whether the rest of the episode is among them."""
+    episode, flags = list(map(name, recorded.episode)), recorded.terminated | recorded.truncated
+    episode[3] = math.nan if name is float else None
+    flags[recorded.last.nonzero()[0][-2]] = False
+    table = recorded.table("step", "rewards", "values", episode=pa.array(episode), terminated=flags)
+    refused("^the table: episode (None|nan), step 3, row 3: episode ", table, memory=limit(100))
 
 
 def test_a_file_that_vanishes_while_rows_are_sorted(tmp_path, recorded, monkeypatch):

@@ -246,7 +246,8 @@ class Plan(NamedTuple):
 
     def size_of(self, names: Sequence[str]) -> int:
         """Return how many rows of these columns, with their results, to write at once."""
-        row = next(self.rows.batches(0, 1, names, 1)).nbytes if self.into else 0
+        sample = min(100, self.rows.count) if self.into else 0  # the first row alone may have an empty text
+        row = sum(int(each.nbytes) for each in self.rows.batches(0, sample, names, 1)) // max(1, sample)
         return max(1, min(MOST, self.most, self.memory // (2 * row + BYTES_PER_ROW)))
 
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fastgae
@@ -159,6 +160,9 @@ def test_into_a_copy(tmp_path, recorded):
         holes = pa.DictionaryArray.from_arrays(np.arange(ROWS, dtype=np.int32) % 3, ["a", None, "b"])
         compute(recorded.table(holes=holes), into=copy, overwrite=True, progress=False)
         assert read(copy)["holes"].to_pylist() == holes.to_pylist()
+    texts = recorded.table(text=["", *["long" * 100] * (ROWS - 1)])  # of which the first says little about the others
+    compute(texts, into=copy, memory="1MB", overwrite=True, progress=False)
+    assert pq.read_metadata(copy).num_row_groups > 2
     source = source / "a.parquet"
     both = "out and into both name the file to write"
     refused(both, source, error=ValueError, into="b.parquet", out="c.parquet")

@@ -16,7 +16,7 @@ from fastgae._support.threads import usable_cpus
 from fastgae.data.columns import Columns
 from fastgae.data.errors import DataError, argument, brought_by, first_line
 from fastgae.data.formats import NAMING
-from fastgae.data.rows import SLICE, Advance, Rows, arrays_of
+from fastgae.data.rows import SLICE, Advance, Rows, arrays_of, is_list
 
 ROW = "__row__"  # the column of a sorted copy that holds where each row was before
 SHARE = 3 / 4  # of memory for duckdb: it takes somewhat more, and its inputs and outputs take the rest
@@ -90,11 +90,15 @@ def _known(rows: Rows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
     def known(kind: pa.DataType) -> pa.DataType:
         if isinstance(kind, pa.BaseExtensionType):
-            return kind.storage_type
+            return known(kind.storage_type)
+        if is_list(kind) and (items := known(kind.value_type)) != kind.value_type:
+            return pa.list_(items)
         if pa.types.is_decimal256(kind):
             return pa.decimal128(38, kind.scale)
         return pa.float32() if pa.types.is_float16(kind) else kind
 
+    if "" in columns:
+        raise DataError("a column has an empty name, so its rows cannot be sorted, or found by it: rename it")
     if len(alike := {name.lower(): name for name in columns}) < len(columns):
         one = next(name for name in columns if name not in alike.values())
         other = alike[one.lower()]

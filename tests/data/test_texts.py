@@ -124,3 +124,6 @@ def test_columns_that_differ_only_in_case(tmp_path):
             assert compute(tmp_path / "a.parquet", progress=False, **asked).steps == 4
         else:
             refused("'rewards' and 'Rewards' differ only in case", tmp_path / "a.parquet", overwrite=True, **asked)
+    unnamed = table.rename_columns({"step": ""})
+    assert compute(unnamed, columns={"step": ""}, progress=False, **asked).num_rows == 4
+    refused("a column has an empty name, so", unnamed.take([0, 2, 1, 3]), columns={"step": ""}, **asked)

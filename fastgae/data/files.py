@@ -233,6 +233,7 @@ def _below(folder: Any) -> Iterator[Path]:
             folders.clear()  # it is a link to a folder around it
         else:
             seen.add(real)
+            folders.sort()  # or the disk would decide which of several links to a folder names its files
             yield from (Path(at, name) for name in files or [""] * (not folders))
 
 

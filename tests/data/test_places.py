@@ -11,6 +11,7 @@ import pytest
 
 from fastgae.data import compute
 from fastgae.data.errors import DataError
+from fastgae.data.files import data_files
 
 from .recorded import NEXT, computed, limit, names, read, refused, write
 
@@ -122,6 +123,23 @@ def test_hidden_files_are_no_data(tmp_path, few, monkeypatch):
     refused(r"does not exist", runs / "run" / "*_c.parquet")
     monkeypatch.chdir(runs)
     assert compute(".", progress=False).steps == len(read(tmp_path / "runs.advantages.parquet")) == 60
+
+
+def test_several_links_to_a_folder(tmp_path, few, monkeypatch):
+    """The first name counts, in whatever order the disk lists them."""
+    (tmp_path / "runs" / "b").mkdir(parents=True)
+    write(few.table(*ROLES), tmp_path / "runs" / "b" / "data.parquet", 60)
+    for name in ("a", "c"):
+        (tmp_path / "runs" / name).symlink_to("b")
+    walk = os.walk
+
+    def backwards(*given, **how):
+        for at, folders, files in walk(*given, **how):
+            folders.sort(reverse=True)
+            yield at, folders, files
+
+    monkeypatch.setattr(os, "walk", backwards)
+    assert data_files(tmp_path / "runs") == [tmp_path / "runs" / "a" / "data.parquet"]
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path, few, monkeypatch):

@@ -57,14 +57,12 @@ def loaded(critic: tuple[str, str]) -> Any:
     from fastgae.data import Critic
 
     module, name = critic
-    sys.path.insert(0, "")  # the current folder
+    sys.path.insert(0, "")  # the current folder, also for what the critic imports when it is called; main() removes it
     try:
         found = getattr(importlib.import_module(module), name)
         return found if isinstance(found, Critic) else Critic(found)
     except (ImportError, AttributeError, TypeError) as error:
         raise CommandError(f"--critic {module}:{name} cannot be loaded: {error}", exit_code=2) from error
-    finally:
-        sys.path.pop(0)
 
 
 # The options that say how recorded data are read, and what they are where they are not given.

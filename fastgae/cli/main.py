@@ -139,6 +139,7 @@ def _command(argv: Sequence[str] | None) -> int:
     if args.command is None:
         parser.print_help(sys.stderr)
         return 2
+    path = sys.path[:]
     try:
         return int(args.run(args))
     except CommandError as error:
@@ -150,6 +151,8 @@ def _command(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt as error:
         print("; ".join([f"fastgae {args.command}: interrupted", *map(str, error.args)]), file=sys.stderr)
         return 130
+    finally:
+        sys.path[:] = path
 
 
 def _parser() -> tuple[_Parser, dict[str, _Parser]]:

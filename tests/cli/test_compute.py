@@ -228,14 +228,18 @@ def test_without_an_extra(recorded, python, failure, monkeypatch):
 
 
 def test_critic(recorded, capsys, tmp_path, monkeypatch):
-    """A function, or a Critic that chooses columns, in a module of the current folder."""
+    """A function, or a Critic that chooses columns, in a module of the current folder, and what it imports later."""
     source, rewards, values = recorded
     table = pq.read_table(source)
     pq.write_table(table.append_column("state", table["values"]).drop(["values"]), source)
     (tmp_path / "my_critic.py").write_text(
-        "import fastgae.data\n\ndef twice(batch):\n    return batch['state'] * 2\n\n"
+        "import sys\n\nimport fastgae.data\n\nsys.path.insert(0, 'library')\n\n"
+        "def twice(batch):\n    import my_times, my_two\n    return my_times.times(batch['state'], my_two.TWO)\n\n"
         "chosen = fastgae.data.Critic(twice, columns=['state'], rows=7)\n"
     )
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "my_times.py").write_text("def times(array, number):\n    return array * number\n")
+    (tmp_path / "my_two.py").write_text("TWO = 2\n")
     monkeypatch.chdir(tmp_path)
     expected = fastgae.gae_packed(rewards, values * 2, np.arange(0, 1001, 100), gamma=0.99)
     before = sys.path[:]

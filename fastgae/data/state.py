@@ -313,8 +313,8 @@ def about(path: Path) -> dict[str, Any]:
         return {}
     with suppress(DataError, ValueError), reading(path), native(path) as file:
         schema = pq.read_schema(file) if path.suffix == ".parquet" else pa.ipc.open_file(file).schema
-        said: dict[str, Any] = json.loads((schema.metadata or {}).get(ABOUT, b"{}"))
-        return said
+        if isinstance(said := json.loads((schema.metadata or {}).get(ABOUT, b"{}")), dict):
+            return said
     return {}
 
 

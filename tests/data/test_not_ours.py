@@ -7,6 +7,8 @@ import stat
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fastgae.data import DataError, WriteError, compute, state, walk
@@ -33,6 +35,7 @@ PLANTED = NO_FILES | {
     "hard link": lambda path, users: path.hardlink_to(users / "file"),
     "file": lambda path, users: path.write_bytes(b"the user's"),
 }
+TABLE = pa.table({"a": [1]}).replace_schema_metadata({"fastgae": "5"})  # of another program
 LOCK = state.LOCK
 INSIDE = [state.JOURNAL, state.RESULTS, state.SORTED, "duckdb_temp_0", "notes.txt"]
 
@@ -72,7 +75,7 @@ def places(tmp_path, few):
 def test_at_the_names_beside_the_source(places, option):
     """Only results of an earlier run are overwritten."""
     source, made = places
-    for kind, plant in PLANTED.items():
+    for kind, plant in (PLANTED | {"table": lambda path, users: pq.write_table(TABLE, path)}).items():
         for name in (OUT, UNFINISHED):
             message = f"{name} is not from fastgae: move it elsewhere, or pass another path"
             at, run, users = made(f"{kind} {name}")

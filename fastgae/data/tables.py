@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, UnreachableError, brought_by, is_remote, reading
-from fastgae.data.files import ARROW, CSV, JSON, PARQUET, STREAM, opened_binary, version_of
+from fastgae.data.files import ARROW, CSV, JSON, PARQUET, RANGE, STREAM, opened_binary, version_of
 from fastgae.data.rows import SLICE, Batches, Part
 
 THE_TABLE = Path("the table")  # stands for a path where an error names one
@@ -51,8 +51,9 @@ def parts_of(path: Path, counts: Sequence[int], schema: pa.Schema, read: Callabl
 
 @lru_cache(2)
 def open_parquet(path: Path, version: object) -> pq.ParquetFile:
-    # pyarrow joins neighbouring columns to one range if it may read ahead.
-    return pq.ParquetFile(native(path), pre_buffer=is_remote(path))
+    # pyarrow joins neighbouring columns to one range if it may read ahead. Without a size, it would read a column of a
+    # row group at once, which may be larger than memory.
+    return pq.ParquetFile(native(path), pre_buffer=is_remote(path), buffer_size=RANGE)
 
 
 def parquet(path: Path) -> list[Part]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import io
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastgae
-from fastgae.data import DataError, WriteError, compute
+from fastgae.data import DataError, WriteError, compute, tables
 from fastgae.data.rows import Part, Rows, even
 from fastgae.data.tables import arrow, parquet
 
@@ -44,6 +45,21 @@ def test_many_small_row_groups_and_files():
     assert len(asked) == 100
     schemas = [pa.schema({"a": pa.int64()}, {"pandas": f'{{"stop": {stop}}}'}) for stop in range(100)]
     assert len(Rows([Part(Path("a"), 0, 1, schema, None) for schema in schemas])._known) == 1
+
+
+def test_a_row_group_larger_than_memory_is_read_in_ranges(tmp_path, monkeypatch):
+    source = write(pa.table({"a": np.random.default_rng(0).random(2**20)}), tmp_path / "a.parquet", 2**20)
+    asked = []
+
+    class File(io.FileIO):
+        def read(self, size=-1):
+            asked.append(size)
+            return super().read(size)
+
+    with File(source) as file:
+        monkeypatch.setattr(tables, "native", lambda path: pa.PythonFile(file, "r"))
+        assert next(parquet(source)[0].batches(["a"], 1000)).num_rows == 1000
+    assert 0 < max(asked) <= tables.RANGE < source.stat().st_size
 
 
 def test_a_reader_that_gives_fewer_rows_than_its_file_says():

@@ -70,7 +70,7 @@ class Lists(NamedTuple):
     rewards: str
     lists: Sequence[str]  # with an item for each step, or one item more
     longer: Mapping[str, str]  # the column of the next states -> the list with one item more
-    flags: Sequence[str]  # of the whole episode, which belong to its last step
+    flags: Sequence[str]  # those that are no lists are of the whole episode, and belong to its last step
     made: Mapping[str, str]  # the columns of the roles "episode" and "step", if the rows have none
     schema: pa.Schema = pa.schema([])  # of the steps
 
@@ -84,7 +84,7 @@ class Lists(NamedTuple):
             raise DataError(f"{roles['rewards']} has no list in the first row")
         lists = [name for name, length in lengths.items() if name in known or length in (steps, steps + 1)]
         longer = {f"next_{known.get(name, name)}": name for name in lists if lengths[name] == steps + 1}
-        flags = [name for name in names if known.get(name) in FLAGS and name not in lists]
+        flags = [name for name in names if known.get(name) in FLAGS]
         made = {name: role for name, role in known.items() if role in ("episode", "step") and name not in names}
         episodes = cls(roles["rewards"], lists, longer, flags, made)
         columns = episodes.steps(row, 0, list(dict.fromkeys([*made, *names, *longer])))
@@ -106,7 +106,7 @@ class Lists(NamedTuple):
         def column(name: str) -> Any:
             if name in self.made:
                 return pa.array(row + number if self.made[name] == "episode" else step)
-            if name in self.longer and name not in rows.schema.names:
+            if name not in rows.schema.names:
                 return items(self.longer[name], lengths + 1, last - lengths)
             if name in self.longer.values():
                 return items(name, lengths + 1, last)

@@ -94,6 +94,8 @@ def test_sums_are_rounded_once():
         assert_same_bits(means_by_group(numbers, group, np.bincount(group)), np.array(expected))
     just_above_the_middle = np.array([2.0**53, 1.0, 2.0**-60])
     assert means_by_group(just_above_the_middle, np.zeros(3, int), np.array([3])) == (2.0**53 + 2) / 3
+    far_apart = means_by_group(np.array([2.0**1023, 2.0**1023, 3e-300]), np.array([0, 0, 1]), np.array([2, 1]))
+    assert_same_bits(far_apart, np.array([2.0**1023, 3e-300]))
 
 
 def test_neither_the_order_nor_other_groups_change_a_bit(dtype):

@@ -131,8 +131,11 @@ def means_by_group(numbers: Array, group: Array, counts: Array) -> Array:
     rest, rounded, parts = numbers.copy(), np.empty_like(numbers), []
     while largest := max(rest.max(initial=0.0), -rest.min(initial=0.0)):
         exponent = math.frexp(largest)[1]
-        if exponent > 900:  # the anchor could overflow
-            return means_by_group(numbers * 2.0**-200, group, counts) * 2.0**200
+        if exponent > 900:  # the anchor could overflow; small numbers of the other groups could underflow
+            large = np.bincount(group, abs(numbers) >= 2.0**900, len(counts)) > 0
+            scale = np.where(large, 2.0**-200, 1.0)
+            scaled: Array = means_by_group(numbers * scale[group], group, counts)
+            return scaled / scale
         # Adding a large number rounds to a unit that is so coarse that no sum of rounded numbers needs a 54th bit.
         anchor = math.ldexp(1.5, exponent + longest)
         np.subtract(np.add(rest, anchor, out=rounded), anchor, out=rounded)

@@ -93,11 +93,13 @@ private:
         leaves_.assign(borders_.size(), 0);
     }
 
-    // Call work(span, first, last) on every span of nodes.
+    // Call work(span, first, last) on every span of nodes. Where the system gives no thread, one computes several.
     template <class Work>
     void each_span(const Work& work) const {
         const Index spans = borders_.size() - 1;
-        spread({spans, 1, spans}, [&](Index, Index span, Index) { work(span, borders_[span], borders_[span + 1]); });
+        spread({spans, 1, spans}, [&](Index, Index span, Index end) {
+            for (; span < end; ++span) work(span, borders_[span], borders_[span + 1]);
+        });
     }
 
     // Return the parent of a node as an index into a span; beyond the node: it is a root, or the parent is wrong.

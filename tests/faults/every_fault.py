@@ -54,6 +54,12 @@ def ratios(given):
     return given | {"ratios": rng.random(given["rewards"].shape, np.float32) * 2}
 
 
+def trees(nodes=80_000):
+    numbers, node = rng.normal(size=(2, nodes)), np.arange(nodes)
+    parents = np.where(node % 10, node - 1, -1)
+    return dict(zip(("rewards", "values", "parents"), (*numbers, parents), strict=True), terminated=None, gamma=0.9)
+
+
 def normalized(rewards, mask, out=None, **how):
     """``normalize`` with one output, as a function with a pair of them."""
     return (fastgae.normalize(rewards, mask, by="per_env", out=out and out[0], **how),)
@@ -84,6 +90,7 @@ CALLS = {
     "normalize_env_major": lambda: (fastgae.gae, env_major(masked(rollout())) | {"normalize": "global"}),
     "normalize": lambda: (normalized, of_normalize(rollout())),
     "normalize_strided": lambda: (normalized, of_normalize(strided(rollout()))),
+    "trees": lambda: (fastgae.gae_tree, trees()),
     "strided": lambda: (fastgae.gae, strided(rollout())),
     "strided_normalize": lambda: (fastgae.gae, strided(rollout()) | {"normalize": "global"}),
     "mixed_dtypes": lambda: (fastgae.gae, rollout() | {"values": rollout(dtype=np.float64)["values"]}),

@@ -117,6 +117,9 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
     // GAEResult(advantages, returns), as tuple.__new__ would make it.
     PyObject* const pair = registered.result_type->tp_alloc(registered.result_type, 2);
     if (!pair) throw py::error_already_set();
+#if PY_VERSION_HEX >= 0x030E0000
+    reinterpret_cast<PyTupleObject*>(pair)->ob_hash = -1;  // unknown: a hash of 0 would be taken for the right one
+#endif
     for (int i = 0; i < 2; ++i) PyTuple_SET_ITEM(pair, i, results[i].release().ptr());
     return py::reinterpret_steal<py::object>(pair);
 }

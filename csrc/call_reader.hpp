@@ -130,7 +130,8 @@ public:
             other = axis;
         }
         const Index step = rewards_.strides[time_axis_], env = rewards_.strides[other];
-        return time_axis_ < other ? rollout_.env_major : std::abs(env) < std::abs(step);
+        if (time_axis_ < other) return rollout_.env_major && step != -env;  // equally far apart: C's order
+        return std::abs(env) < std::abs(step);
     }
 
 private:

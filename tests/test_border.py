@@ -188,6 +188,9 @@ def test_new_outputs(order):
             assert asked is NEW or array is asked
             assert array.strides == given.rewards.strides
             np.testing.assert_array_equal(array, right)
+    windows = np.lib.stride_tricks.sliding_window_view(RNG.normal(size=STEPS + ENVS - 1), ENVS)[:, ::-1]
+    result = fastgae.gae(windows, *given[1:3], backend="cpp")  # whose steps and envs lie equally far apart
+    assert result.advantages.strides == np.empty_like(windows).strides
 
 
 def test_it_is_called_with_a_tuple_a_number_and_a_name():

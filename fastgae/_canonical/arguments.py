@@ -61,7 +61,7 @@ def refuse_per_env(normalize: object, what: str) -> None:
 
 
 def as_integers(name: str, given: object, expected: str = "integers") -> Array:
-    """Return an array of integers as int64; a uint64 too large for it becomes negative, which no caller accepts."""
+    """Return an array of integers as int64; a uint64 too large for it becomes negative, at most a root of a tree."""
     array = as_array(name, given)
     if array.dtype.kind not in "iu":
         # The name of its type, because torch's bfloat16 is a dtype "|V2" here.

@@ -97,9 +97,8 @@ def _signature(
         tensors.append(tensor)
     if known and outputs:
         held = [each for each in tensors if each is not None]
-        known = not any(
-            overlap(output, each) for output in outputs if output is not None for each in held if each is not output
-        )
+        filled = [each for each in outputs if isinstance(each, torch.Tensor)]  # of anything else, no plan is made
+        known = not any(overlap(output, each) for output in filled for each in held if each is not output)
         # The plan of an output that is also an argument, or given twice, must not serve calls with separate memory.
         parts += [each is output for output in outputs for each in tensors]
     return tuple(parts) if known else None, tensors

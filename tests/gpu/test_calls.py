@@ -91,6 +91,8 @@ MEMORY = torch.zeros(18, 6, device=DEVICE)
         ({"backend": "cpp"}, TypeError, "and backend='cpp' computes on the CPU: leave it out"),
         ({"out": ONES}, TypeError, "out must be a pair"),
         ({"out": (None, None)}, ValueError, "nothing to compute"),
+        ({"out": (1, None)}, TypeError, r"out\[0\] must be a tensor on the device of rewards, got int"),
+        ({"out": "no array"}, TypeError, "out must be a pair .*, got str"),
         ({"out": (torch.ones(3, 6), None)}, ValueError, r"out\[0\] has shape \(3, 6\)"),
         ({"out": (None, ONES.double())}, TypeError, r"out\[1\] has dtype float64; expected"),
         ({"out": (None, torch.ones(1, 6, device=DEVICE).expand(17, 6))}, ValueError, "broadcast view"),

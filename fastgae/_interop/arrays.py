@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -83,6 +84,13 @@ def broadcast_to(array: Array, shape: tuple[int, ...]) -> Array:
         repeated = array.array.expand(shape) if hasattr(array.array, "expand") else array.array
         return cast(Array, OnDevice(repeated, shape, array.dtype, array.backend, array.slot))
     return np.broadcast_to(array, shape)
+
+
+def as_setting(name: str, given: Any) -> Any:
+    """Return a setting as programs hold it: for a member of an Enum its name, or the number or text that it is."""
+    if not isinstance(given, Enum):
+        return given
+    return given.value if isinstance(given, int | float | str) and name != "autoreset" else given.name
 
 
 def is_narrow(dtype: np.dtype[Any]) -> bool:

@@ -13,7 +13,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
-from fastgae._interop.arrays import NO_ARRAYS, OnDevice, is_narrow, native, taken
+from fastgae._interop.arrays import NO_ARRAYS, OnDevice, as_setting, is_narrow, native, taken
 from fastgae._interop.jax import (
     canonical,
     check_array,
@@ -142,7 +142,7 @@ def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             check_array(name, given)
             arrays[name] = settled(given)
         elif isinstance(given, enum.Enum):
-            settings[name] = given.name
+            settings[name] = as_setting(name, given)
         elif ROLES.get(name) in NEVER_TRACED and isinstance(given, np.generic | np.ndarray) and given.ndim == 0:
             settings[name] = given.item()
         elif type(given) in NO_ARRAYS:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack
 
 from fastgae._call import GAEResult, Role, names_of
-from fastgae._interop.arrays import OnDevice, native
+from fastgae._interop.arrays import OnDevice, as_setting, native
 from fastgae._interop.libraries import FUNCTIONS, as_array, dtype_of_results, gives_two
 from fastgae._interop.torch import is_compiling, numpy_dtype, transforms
 from fastgae._interop.torch_devices import computed
@@ -61,7 +61,7 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
             # In torch.func.vmap, requires_grad may be False and the tensor inside have a gradient.
             given[name] = value.detach() if value.requires_grad or transforms() else value
         elif value is None or name in NO_TENSORS:
-            given[name] = value.name if isinstance(value, Enum) else value
+            given[name] = as_setting(name, value)
         elif isinstance(value, NUMPYS) and value.ndim == 0:
             given[name] = torch.as_tensor(value[()], device="cpu")  # because a number of NumPy promotes dtypes
         elif isinstance(value, int | float) or getattr(value, "ndim", None) == 0:

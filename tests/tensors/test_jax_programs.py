@@ -18,6 +18,7 @@ from .test_jax_kernels import interpreted  # noqa: E402
 from .test_jax_lowering import alone  # noqa: E402
 
 MODE = enum.Enum("AutoresetMode", "NEXT_STEP")  # as Gymnasium has one
+NUMBER, WORD = enum.IntEnum("Number", {"THREE": 3}).THREE, enum.StrEnum("Word", {"ENV": "per_env"}).ENV
 
 
 @pytest.fixture(params=["module", "scan", *loops.SIZES])
@@ -94,7 +95,8 @@ def test_no_gate(only):
     [
         (fastgae.gae, {"carry_over": np.bool_(False), "num_threads": np.int32(2), "gamma": np.float32(0.9)}),
         (fastgae.gae, {"gamma": np.float64(0.9), "gae_lambda": [[0.3]], "autoreset": "NEXT_STEP"}),
-        (fastgae.gae, {"autoreset": MODE.NEXT_STEP}),
+        (fastgae.gae, {"autoreset": MODE.NEXT_STEP, "normalize": WORD}),
+        (fastgae.n_step_returns, {"n": NUMBER}),
         (fastgae.n_step_returns, {"n": np.array(3)}),
         (fastgae.vtrace, {"ratios": np.ones((4, 9), np.float32), "rho_clip": np.float32(0.5), "leaky": np.array(0.25)}),
     ],

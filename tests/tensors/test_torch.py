@@ -297,6 +297,7 @@ def test_numbers_of_numpy_promote_in_programs_too(compiled):
         with torch.device("meta"):  # the default device, which is not that of the tensors
             assert_answers(fastgae.GAEResult(*(each[0] for each in torch.vmap(call)(rewards[None]))), expected)
     swapped = {"last_values": np.array(0.3, ">f4"), "autoreset": enum.Enum("AutoresetMode", "NEXT_STEP").NEXT_STEP}
+    swapped["time_axis"] = enum.IntEnum("Axis", {"TIME": 0}).TIME
     call = lambda rewards: fastgae.gae(rewards, rewards, rewards > 1, **swapped).returns  # noqa: E731
     assert_same_bits(torch.vmap(call)(rewards[None])[0].numpy(), call(ROLLOUT["rewards"]))
 

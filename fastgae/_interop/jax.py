@@ -126,7 +126,8 @@ def _copied(given: Any, dtype: Any = None) -> Any:
 
 
 def _converted(given: Any, dtype: Any) -> Any:
-    return jax.tree.map(lambda each: each.astype(dtype), given)
+    with np.errstate(over="ignore"):  # a number beyond the dtype becomes infinity
+        return jax.tree.map(lambda each: each.astype(dtype), given)
 
 
 def is_small(array: Array | jax.Array) -> bool:

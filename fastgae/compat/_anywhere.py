@@ -304,13 +304,12 @@ def _called(body: Body, given: dict[str, Any]) -> Any:
         if jax.computes(given.values()):
             return _in_jax(body, given)
     taken = body.read(given)
-    with np.errstate(all="ignore"):  # NaN and infinity are data here
-        result = body.compute(**taken)
     convert = converter(first, body.numbers_in(given))
     if convert is None:
         strong = [taken[name] for name in body.numbers if name in taken and not is_weak(given[name])]
         convert = methodcaller("astype", np.result_type(taken[body.like], *strong), copy=False)
-    return _each(convert, result)
+    with np.errstate(all="ignore"):  # NaN and infinity are data here
+        return _each(convert, body.compute(**taken))
 
 
 def _in_torch(body: Body, given: dict[str, Any], first: Any) -> Any:

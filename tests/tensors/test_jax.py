@@ -10,6 +10,7 @@ import fastgae
 from fastgae._call import NUMBERS
 from fastgae._interop.libraries import FUNCTIONS
 from fastgae._support import memory
+from fastgae.compat import rlax
 from support.cases import assert_same_bits, make_case
 from support.drawn import drawn
 from support.functions import arrays_of, converted
@@ -88,6 +89,18 @@ def test_the_bits_of_numpy_without_float64(name):
         for given in (narrow, swapped):
             for result, array in zip(arrays_of(function(**given)), arrays_of(expected), strict=True):
                 assert_same_bits(result, array)
+
+
+def test_numbers_beyond_float32_become_infinity_in_silence():
+    """Warnings are errors in these tests."""
+    rewards, beyond = jnp.asarray(ROLLOUT["rewards"]), ROLLOUT["values"].astype(np.float64) * 1e300
+    call = functools.partial(fastgae.gae, values=beyond, terminated=None, last_values=0.0)
+    results = call(rewards), jax.jit(call)(rewards)
+    of_rlax = rlax.lambda_returns(rewards[:, 0], np.ones(17), beyond[:, 0], 0.5)
+    with np.errstate(over="ignore"):
+        for result in results:
+            assert_answers(result, call(ROLLOUT["rewards"]))
+        assert_answers(of_rlax, rlax.lambda_returns(ROLLOUT["rewards"][:, 0], np.ones(17), beyond[:, 0], 0.5))
 
 
 def test_backends(backend):

@@ -62,6 +62,20 @@ def test_numbers_that_are_never_used_have_no_gradient(gradients_of, name):
         assert each != "ratios" or gradient[2].all()
 
 
+@pytest.mark.parametrize("gradients_of", [of_torch, of_jax])
+def test_the_gradient_where_a_reward_is_nan(gradients_of):
+    given = {each: RNG.random((9, 4), np.float32) for each in ("rewards", "values")}
+
+    def total(numbers, xp):
+        results = fastgae.gae(**numbers, terminated=None, last_values=0.0, stop_gradients=False)
+        return sum(each.sum() for each in results)
+
+    expected = gradients_of(total, given)
+    given["rewards"][5] = np.nan
+    for each, gradient in gradients_of(total, given).items():
+        np.testing.assert_allclose(gradient, expected[each], rtol=1e-5)
+
+
 @pytest.mark.parametrize("by", ["global", "per_env"])
 def test_equal_advantages_have_normalized_gradients(by):
     """The same of both libraries: the standard deviation is 0, where its root has no derivative."""

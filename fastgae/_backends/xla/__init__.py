@@ -236,7 +236,7 @@ def _differentiable(value: Callable[..., Any]) -> Any:
 
 def _opaque(array: Any) -> Any:
     """Return the array. XLA cannot know that, so it rounds it: else it would compute (x + 1) - 2 as x - 1."""
-    return jnp.where(array == array, array, array + array)
+    return jnp.where(array == array, array, array + lax.stop_gradient(array))
 
 
 def _unknown(array: Any, other: Any) -> Any:
@@ -244,7 +244,7 @@ def _unknown(array: Any, other: Any) -> Any:
 
     XLA does not know what the select gives. Else it would leave out a constant 0.0, which turns -0.0 into 0.0.
     """
-    return jnp.where(other == other, array, other + array)
+    return jnp.where(other == other, array, lax.stop_gradient(other) + array)
 
 
 def _product(gate: Any, one: Any, other: Any) -> Any:

@@ -25,7 +25,6 @@ from fastgae.compat._anywhere import Copied, Flags, Numbers, in_numpy
 from fastgae.compat._hooks import Library, made_once
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
-from fastgae.estimators.n_step_returns import n_step_returns
 
 # Versions before 2.4 compute in float64, because they subtract bool flags from 1.0.
 LIBRARY = Library("stable-baselines3", "2.4.0", "2.9.2")
@@ -70,10 +69,12 @@ def compute_returns_and_advantage(self: Any, last_values: Any, dones: Any) -> No
         wide = np.result_type(self.rewards, self.values, last, self.gamma, self.gae_lambda)
         if wide == returns.dtype:
             gae(self.rewards, self.values, ends, **how, gae_lambda=self.gae_lambda, out=(self.advantages, returns))
-        else:  # float64 rewards of a callback, or NumPy's float64 as gamma; as gae_lambda it leaves the deltas narrow
-            rewards = self.rewards.astype(np.result_type(self.rewards, self.gamma))
-            deltas = (n_step_returns(rewards, self.values, ends, **how, n=1) - self.values).astype(wide)
-            decay = self.gamma * self.gae_lambda
+        else:  # float64 rewards or last values, or NumPy's float64 as gamma; as gae_lambda it leaves the deltas narrow
+            deltas = np.empty_like(returns, wide)
+            for rows, following in ((np.s_[:-1], self.values[1:]), (np.s_[-1:], last.reshape(ends[-1:].shape))):
+                targets = self.rewards[rows] + self.gamma * np.where(ends[rows], np.float32(0), following)
+                deltas[rows] = targets - self.values[rows]
+            decay = self.gamma * self.gae_lambda * np.float32(1)  # rounded to float32 unless one is NumPy's float64
             self.advantages[...] = discounted_returns(deltas, ends, last_values=0.0, gamma=decay)
             returns = self.advantages + self.values
     except Exception:

@@ -319,12 +319,16 @@ def test_functions_of_hooks(monkeypatch):
         expected = advantages, advantages + values
         assert not np.isnan(advantages).any()
         np.testing.assert_array_equal((buffer.advantages, buffer.returns), expected)
-    # A callback may leave float64 in the buffer, and tensors may be on a GPU.
+    # A callback may leave float64 in the buffer, a critic may give it, and tensors may be on a GPU.
+    gates = ~later(starts, done)
     for buffer.rewards, number in ((np.float64(infinite), last), (infinite, np.float64(last))):
         buffer.advantages, tensor = 0 * rewards, SimpleNamespace(numpy=lambda *, force, n=number: n[:, np.newaxis])
         stable_baselines3.compute_returns_and_advantage(buffer, tensor, done)
         assert buffer.advantages.dtype == buffer.returns.dtype == np.float32
-        np.testing.assert_allclose((buffer.advantages, buffer.returns), expected, 1e-6, 1e-6)
+        steps = zip(buffer.rewards, [*values[1:], number], gates, values, strict=True)
+        deltas = np.float64([reward + 0.9 * following * gate - value for reward, following, gate, value in steps])
+        advantages = np.float32(scan(deltas, np.float32(0.9 * 0.8) * gates))
+        np.testing.assert_array_equal((buffer.advantages, buffer.returns), (advantages, advantages + values))
     _, given, _ = CALLS["verl"]
     monkeypatch.setitem(sys.modules, "verl.utils.torch_functional", SimpleNamespace(masked_whiten=whiten))
     np.testing.assert_allclose(verl._whitened_by_verl(**given), verl.compute_gae_advantage_return(**given))

@@ -155,3 +155,11 @@ def test_another_device(monkeypatch):
     expected = function(**arrays, **others)
     monkeypatch.setattr("fastgae._interop.jax.beyond_the_cpu", lambda sharding: ["CudaDevice(id=0)"])
     assert_answers(function(**arrays, **others), expected)  # computed where the arrays are
+
+
+def test_actions_of_8_bits():
+    """They cannot count the steps of a long trajectory."""
+    q, actions, ones = np.full((300, 3), 0.5, np.float32), np.zeros(300, np.int8), np.ones(300, np.float32)
+    given = q, actions, ones, ones / 2, ones, q
+    function = rlax.general_off_policy_returns_from_action_values
+    assert_same_bits(jax.jit(function)(*given), function(*given))

@@ -60,3 +60,10 @@ def test_no_derivative_flows_in_transformations(name):
     gradients = torch.func.grad(lambda batch: torch.vmap(total)(batch).sum())(batch)
     assert not any(gradient.any() for gradient in gradients.values())
     assert torch.func.jvp(total, (floats,), (floats,))[1] == 0
+
+
+def test_actions_of_8_bits_are_no_mask():
+    function, given = prepared(EVERY["rlax retrace"], convert=tensor_of)
+    batch = {name: each.byte() if name.startswith("a_") else each for name, each in given.items()}
+    got = torch.vmap(lambda r_t: function(**{**batch, "r_t": r_t}))(given["r_t"][None])[0]
+    assert_same_bits(got.numpy(), function(**given).numpy())

@@ -197,6 +197,21 @@ def test_annotations_that_only_a_type_checker_knows():
     assert not identify(written({"loop(rewards": f"loop(rewards: {quote}Unknown{quote}"})).findings
 
 
+def test_a_global_that_raises_when_it_is_looked_at():
+    """So does ``wandb.config`` before ``wandb.init()``."""
+
+    class Config:
+        def __getattr__(self, name):
+            raise RuntimeError("call init() first")
+
+    config = Config()
+
+    def loop(rewards, values, dones, last_values):
+        return config and fastgae.gae(rewards, values, dones, last_values=last_values)
+
+    assert identify(loop).known
+
+
 def test_numbers_that_a_loop_clips_are_shown():
     found = identify(written({"rewards[t],": "np.clip(rewards[t], -10, 10),"}))
     assert "the same bits as this call where rewards and values are small" in str(found)

@@ -7,6 +7,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -245,13 +246,14 @@ def libraries_of(function: Callable[..., Any]) -> list[str]:
     """Return the libraries whose arrays a function may take: first those that it, and what it calls, refer to."""
     used, waiting = set(), [function]
     for each in waiting:  # which grows
-        each = inspect.unwrap(getattr(each, "func", each))
-        named = each if isinstance(each, str) else getattr(each, "__module__", None) or getattr(each, "__name__", "")
-        used.add(package := str(named).partition(".")[0])
-        if (inspect.isfunction(each) or inspect.ismethod(each)) and package not in ("numpy", "fastgae", *LIBRARIES):
-            found = inspect.getclosurevars(each)
-            names = (*found.globals.values(), *found.nonlocals.values(), *annotations(each).values())
-            waiting += [one for one in names if all(one is not other for other in waiting)]
+        with suppress(Exception):  # of what somebody else's objects do when they are looked at
+            each = inspect.unwrap(getattr(each, "func", each))
+            named = getattr(each, "__module__", None) or getattr(each, "__name__", "")
+            used.add(package := str(each if isinstance(each, str) else named).partition(".")[0])
+            if (inspect.isfunction(each) or inspect.ismethod(each)) and package not in ("numpy", "fastgae", *LIBRARIES):
+                found = inspect.getclosurevars(each)
+                names = (*found.globals.values(), *found.nonlocals.values(), *annotations(each).values())
+                waiting += [one for one in names if all(one is not other for other in waiting)]
     loaded = [name for name in LIBRARIES if name in sys.modules]
     return [*(name for name in loaded if name in used), "numpy", *(name for name in loaded if name not in used)]
 

@@ -84,6 +84,10 @@ def odd_calls(seed):
     lengths, rows = np.arange(4, 12), np.arange(32)[:, np.newaxis]
     call = call_of(*np.where(rows < lengths, rng.normal(size=(2, 32, 8)), 0.0), (rows + 1) % (2 * lengths) == lengths)
     yield "rows after the first flag are no padding if there are more flags", call
+    rewards, ends = rng.normal(size=(64, 4)), rng.random((64, 4)) < 0.1
+    call = {**call_of(rewards, rewards, ends & False), "last_values": np.zeros(4), "gamma": 0.0}
+    call |= {"truncated": ends, "final_values": np.zeros(ends.sum())}
+    yield "with a gamma of 0, nothing is missing where V' is 0", call
 
 
 def test_correct_calls_that_look_like_mistakes():

@@ -12,7 +12,7 @@ from fastgae._diagnose.steps import Steps, by_chance, median, number_of, shifted
 
 def last_row(steps: Steps) -> Iterator[Finding]:
     """Find a missing bootstrap of episodes that go on after the last row."""
-    going_on = steps.exists[-1] & ~steps.done[-1]
+    going_on = steps.exists[-1] & ~steps.done[-1] & (steps.discounts[-1] > 0.0)
     count = number_of(going_on)
     last, values = steps.last_values[going_on], steps.values[steps.exists]
     if not count or values.size < 16:
@@ -43,7 +43,7 @@ def at_truncation(steps: Steps) -> Iterator[Finding]:
     final = steps.final_values
     if final is None or steps.next_step or flags_look_shifted(steps):
         return
-    given = np.isfinite(final)
+    given = np.isfinite(final) & (steps.discounts > 0.0)
     count = number_of(given)
     name = "final_values" if steps.next_values is None else "next_values"
     change = f"pass {name} = V of the observation that the step returned, before the reset"

@@ -174,9 +174,9 @@ def episode_lengths(ends: Array, exists: Array) -> Array:
     """Return the number of steps of each episode that ends, at the row of its end, and 0 elsewhere."""
     seen = np.cumsum(exists, 0)
     lengths = np.zeros(ends.shape, np.intp)
-    for n in range(ends.shape[1]):
-        rows = np.flatnonzero(ends[:, n])
-        lengths[rows, n] = np.diff(seen[rows, n], prepend=0)
+    envs, rows = np.divmod(np.flatnonzero(ends.T), max(1, len(ends)))  # one env after the other
+    counts = seen[rows, envs]
+    lengths[rows, envs] = counts - np.where(np.diff(envs, prepend=-1) > 0, 0, np.roll(counts, 1))
     return lengths
 
 

@@ -246,7 +246,8 @@ def _rollouts(
             taken.append(_checked_actions(_copied(acted.actions), envs))
             extras.append(_checked(_copied(acted.extras), envs.num_envs, extras))
             # Environments and wrappers may write to the actions that they get.
-            observations, rewards[t], ends, cuts, info = envs.step(_copied(taken[-1]))
+            observations, *numbers, info = envs.step(_copied(taken[-1]))
+            rewards[t], ends, cuts = map(on_the_cpu, numbers)
             terminated[t], truncated[t] = as_flags("terminated of envs", ends), as_flags("truncated of envs", cuts)
 
             is_step = ~done if autoreset == "next_step" else True  # a wrapper may give a reset row a reward

@@ -256,7 +256,10 @@ def test_tensors(mode):
     def critic(observations):
         return torch.from_numpy(value_of(observations)).requires_grad_()
 
-    (plain,), (tensors,) = rollouts(mode), rollouts(mode, policy=tensor_policy)
+    def simulator(envs):
+        return TransformReward(envs, lambda rewards: torch.from_numpy(rewards).requires_grad_())
+
+    (plain,), (tensors,) = rollouts(mode), rollouts(mode, policy=tensor_policy, wrapper=simulator)
     np.testing.assert_array_equal(tensors.actions, plain.actions, strict=True)
     theirs = fastgae.gae(**tensors.arguments(critic)).advantages
     assert theirs.tobytes() == fastgae.gae(**plain.arguments(value_of)).advantages.tobytes()

@@ -197,6 +197,18 @@ def test_annotations_that_only_a_type_checker_knows():
     assert not identify(written({"loop(rewards": f"loop(rewards: {quote}Unknown{quote}"})).findings
 
 
+def test_a_call_that_normalises_along_axis_0_takes_time_first():
+    loop = written({STEPS: f"    rewards = (rewards - rewards.mean(0)) / rewards.std(0, ddof=1)\n{STEPS}"})
+
+    def transposed(rewards, values, dones, last_values, gamma, gae_lambda):
+        return loop(rewards.T, values.T, dones.T, dones.T & False, last_values, values.T, gamma, gae_lambda)[0].T
+
+    found = identify(transposed)
+    assert "rewards.mean(0)" in found.call
+    assert "time_axis" not in found.call
+    assert "with arrays of shape (T, N)" in str(found)
+
+
 def test_a_global_that_raises_when_it_is_looked_at():
     """So does ``wandb.config`` before ``wandb.init()``."""
 

@@ -214,7 +214,7 @@ class _Report:
     def call(self, fields: Fields) -> str:
         """Return the call of a convention, with the numbers that the function has built in."""
         reading, call = self.match.reading, call_of(fields)
-        if "(N, T" in reading.layout.words and "[" not in call and "reverse_scan" not in call:
+        if "(N, T" in reading.layout.words and not re.search(r"\[|\(0|reverse_scan", call):
             call = call_of({**fields, "coefficients": fields["coefficients"] + ", time_axis=1"})
         for name, number in zip(("gamma", "gae_lambda"), self.match.numbers, strict=True):
             if name not in reading.takes:

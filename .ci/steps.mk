@@ -183,9 +183,13 @@ corpus: installed
 ray: wheel
 	step "recorded data on a cluster of Ray's, and in other engines"
 	venv ray
-	install "$$(echo "$$work"/wheels/require/*.whl)[ray]" "dask[dataframe]" polars pytest
+	install "$$(echo "$$work"/wheels/require/*.whl)[ray]" "dask[dataframe]" datasets deltalake "moto[server]" polars \
+	    pytest s3fs universal-pathlib
+	python -c "import datasets, deltalake, pandas, polars"  # or tests are skipped
 	export RAY_worker_niceness=0  # Ray's own 15 makes the workers wait for the other steps
 	tests "$$repo/tests/ray_data"
+	tests "$$repo"/tests/data/test_{on_table,places,random_sources,tables_in_memory,urls}.py \
+	    -k "pandas or polars or hugging or delta or deleted_rows or random_sources"
 	tests -W ignore "$$repo/tests/test_docs.py" -k data
 
 peers: libraries-and-wheel
@@ -203,7 +207,8 @@ tensors: libraries-and-wheel
 	step "tensors, by themselves: they load JAX, which must not be forked"
 	venv peers
 	python -c "import flatbuffers, hypothesis, jax, rlax, torch"  # or tests are skipped
-	tests "$$repo"/tests/{tensors,test_group_advantages.py}
+	tests "$$repo"/tests/{tensors,test_{group_advantages,libraries}.py} \
+	    "$$repo"/tests/{test_readings.py::test_lists_of_tensors,data/test_critic.py::test_batches_of_torch}
 
 gpu: libraries-and-wheel
 	step "the backend of GPUs: by Triton's interpreter, and its machine code"

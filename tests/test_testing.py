@@ -244,8 +244,9 @@ def test_the_page_shows_the_reports(capsys):
 
 def test_what_is_no_gae_is_refused_and_settings_are_checked():
     """Identify knows these estimators, and they have no mistakes."""
-    for other in (fastgae.upgo, partial(fastgae.n_step_returns, n=3), partial(fastgae.gae, tail_normalized=True)):
-        with pytest.raises(AssertionError):
+    for name, how in (("upgo", {}), ("n_step_returns", {"n": 3}), ("gae", {"tail_normalized": True})):
+        other = partial(getattr(fastgae, name), **how)
+        with pytest.raises(AssertionError, match=rf"no findings\n(?s:.*) fastgae\.{name}\("):
             assert_gae(
                 lambda rewards, values, dones, last_values, other=other: other(
                     rewards, values, dones, last_values=last_values

@@ -176,7 +176,7 @@ def test_the_last_step_is_the_last_that_exists(backend):
     assert_same_bits(got, np.float32([[1.75, 1.5, 1.0]] * 2))
     assert fastgae.discounted_returns(rewards[:0], in_time[:0], backend=backend).shape == (0, 2)
     for without_end, mask in ((where_masked, exists), (in_time, None)):
-        with pytest.raises(ValueError, match="last_values"):
+        with pytest.raises(ValueError, match="the last step does not end every episode"):
             fastgae.discounted_returns(rewards, without_end, mask=mask, backend=backend)
 
 

@@ -103,10 +103,7 @@ def assert_equal(function, arguments, monkeypatch):
     expected = long_way(function, arguments)
     for what_declines_would_call in ("_engine.run.without_short_cut", "estimators.normalize.in_place"):
         monkeypatch.setattr(f"fastgae.{what_declines_would_call}", None)
-    got = function(**arguments)
-    assert_same_bits(got, expected)
-    for array, right in zip(got, expected, strict=True):
-        assert (array.dtype, array.shape) == (right.dtype, right.shape)
+    assert_same_bits(function(**arguments), expected)
 
 
 @needs_cpp
@@ -227,9 +224,7 @@ def test_every_number_decides_on_the_dtype():
         function = getattr(fastgae, name)
         for number in arguments.keys() & {*names_of(Role.STEPS, Role.ENVS)} if "out" in arguments else ():
             given = {**arguments, number: arguments[number].astype(np.float64), "out": None}
-            results, expected = np.asarray(function(**given)), np.asarray(long_way(function, given))
-            assert results.dtype == expected.dtype, f"{number} of {name}, {kind}"
-            assert_same_bits(results, expected)
+            assert_same_bits(function(**given), long_way(function, given), f"{number} of {name}, {kind}")
 
 
 def test_numba_takes_common_calls():
@@ -291,5 +286,5 @@ def test_no_memory_is_taken_for_results_of_a_wrong_shape(backend):
     rewards, flags = (np.broadcast_to(np.ones(8, dtype), (2**40, 8)) for dtype in (np.float32, bool))
     given = {"last_values": np.float32(0.5), "autoreset": "next_step", "prev_done": np.zeros(8, bool)}
     out = (np.empty((4, 8), np.float32), None)
-    with pytest.raises(ValueError, match="out"):
+    with pytest.raises(ValueError, match=r"out\[0\] has shape"):
         fastgae.gae(rewards, rewards, flags, out=out, backend=backend, **given)

@@ -22,9 +22,9 @@ def detectors(call):
     return [finding.detector for finding in fastgae.diagnose(**call)]
 
 
-def ends_after(lengths, steps, envs=8):
-    """Return flags of episodes of random lengths, which a function makes."""
-    return np.stack([np.isin(np.arange(steps), lengths().cumsum() - 1) for _ in range(envs)], 1)
+def ends_after(lengths, steps):
+    """Return flags of episodes of random lengths in eight envs; a function makes the lengths."""
+    return np.stack([np.isin(np.arange(steps), lengths().cumsum() - 1) for _ in range(8)], 1)
 
 
 def odd_calls(seed):

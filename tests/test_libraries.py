@@ -27,7 +27,6 @@ def boxes(monkeypatch):
         to_numpy=lambda name, array: array.inside,
         from_numpy=lambda results, like: given_back(results, Boxed),
         may_be_read=lambda given: type(given[0]) is Boxed,
-        converter=lambda numbers: Boxed,
     )
     monkeypatch.setitem(sys.modules, "boxes", SimpleNamespace(Boxed=Boxed))
     monkeypatch.setitem(LIBRARIES, "boxes", Library("Boxed", "boxes.stack", lambda: conversions))

@@ -113,11 +113,11 @@ def test_diagnose_of_sequences_that_are_all_the_same():
 PAGE = Path(__file__).parents[1] / "docs" / "tokens.md"
 
 
-def two_spans(seed, answers=9, tokens=40):
+def two_spans(seed, answers=9):
     """Return rewards, values and the mask of answers: spans of tokens, and one answer that fills the whole width."""
     rng = np.random.default_rng(seed)
-    rewards, values = rng.normal(size=(2, answers, tokens)).astype(np.float32)
-    mask = np.repeat(rng.random((answers, tokens // 4)) < 0.6, 4, axis=1)
+    rewards, values = rng.normal(size=(2, answers, 40)).astype(np.float32)
+    mask = np.repeat(rng.random((answers, 10)) < 0.6, 4, axis=1)
     mask[0] = True
     return rewards, values, mask
 

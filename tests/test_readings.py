@@ -98,11 +98,11 @@ def test_the_flag_of_the_first_observation():
 
 def test_functions_that_keep_their_memory():
     """A list of results, memory that is used again, and optional arguments that exclude each other."""
-    memory = np.empty((2, 7, 3), np.float32)
+    memory = np.empty((2, 150, 5), np.float32)
 
     def reusing(rewards, values, terminated, next_value, next_values=None, values_file=None):
         assert next_values is None
-        out = tuple(memory) if rewards.shape == (7, 3) else None
+        out = tuple(memory[:, : len(rewards)]) if rewards.shape[1:] == (5,) else None
         return list(fastgae.gae(rewards, values, terminated, last_values=next_value, out=out))
 
     found = identify(reusing, names={"next_values": None})

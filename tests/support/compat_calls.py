@@ -67,7 +67,7 @@ def call(function, also="", declared=None, axes=(), **settings):
     sizes, parameters = {**AXES, **dict(axes)}, inspect.signature(function).parameters
 
     def size(axis):
-        found = sizes[axis] if axis in sizes else sizes[axis[0]] + int(axis[1:] or 0) if axis != "1" else 1
+        found = sizes[axis] if axis in sizes else sizes[axis[0]] + int(axis[1:]) if axis != "1" else 1
         return found if isinstance(found, tuple) else (found,)
 
     def shape(name):

@@ -6,15 +6,14 @@ import numpy as np
 def parts_of(gamma, *, rewards, values, terminated, truncated=None, last_values=None, next_values=None,
              final_values=None, **others):  # fmt: skip
     """Return V', the TD errors and the ends of episodes of a (T, N) rollout with final_values like rewards."""
-    steps = len(rewards)
     following, ends = next_values, terminated
     if following is None:
-        following = values[1:] if len(values) > steps else np.vstack([values[1:], last_values])
+        following = np.vstack([values[1:], last_values])
     if truncated is not None:
         following = following if final_values is None else np.where(truncated, final_values, following)
         ends = terminated | truncated
     following = np.where(terminated, 0.0, following)
-    return following, rewards + gamma * following - values[:steps], ends
+    return following, rewards + gamma * following - values, ends
 
 
 def summed(terms, decays, ends, most=None):
@@ -31,8 +30,8 @@ def summed(terms, decays, ends, most=None):
     return total
 
 
-def gae_oracle(gamma=0.99, gae_lambda=0.95, **rollout):
+def gae_oracle(gamma, gae_lambda, **rollout):
     """Return (advantages, returns): A_t = sum over k of (gamma lambda)^k delta_{t+k}, to the end of the episode."""
     _, deltas, ends = parts_of(gamma, **rollout)
     advantages = summed(deltas, gamma * gae_lambda, ends)
-    return advantages, advantages + rollout["values"][: len(deltas)]
+    return advantages, advantages + rollout["values"]

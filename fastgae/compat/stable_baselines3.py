@@ -65,16 +65,16 @@ def compute_returns_and_advantage(self: Any, last_values: Any, dones: Any) -> No
     try:
         ends[-1] = dones
         last = last_values if isinstance(last_values, np.ndarray) else last_values.numpy(force=True)
-        how = {"last_values": last.ravel(), "gamma": self.gamma}
         wide = np.result_type(self.rewards, self.values, last, self.gamma, self.gae_lambda)
         if wide == returns.dtype:
-            gae(self.rewards, self.values, ends, **how, gae_lambda=self.gae_lambda, out=(self.advantages, returns))
+            how = {"last_values": last.ravel(), "gamma": self.gamma, "gae_lambda": self.gae_lambda}
+            gae(self.rewards, self.values, ends, **how, out=(self.advantages, returns))
         else:  # float64 rewards or last values, or NumPy's float64 as gamma; as gae_lambda it leaves the deltas narrow
             deltas = np.empty_like(returns, wide)
             for rows, following in ((np.s_[:-1], self.values[1:]), (np.s_[-1:], last.reshape(ends[-1:].shape))):
                 targets = self.rewards[rows] + self.gamma * np.where(ends[rows], np.float32(0), following)
                 deltas[rows] = targets - self.values[rows]
-            decay = self.gamma * self.gae_lambda * np.float32(1)  # rounded to float32 unless one is NumPy's float64
+            decay = (self.gamma * self.gae_lambda * np.ones(1, np.float32))[0]  # float32, but for NumPy 2's float64
             self.advantages[...] = discounted_returns(deltas, ends, last_values=0.0, gamma=decay)
             returns = self.advantages + self.values
     except Exception:

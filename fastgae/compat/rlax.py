@@ -390,8 +390,7 @@ def _at_every_step(lambda_: Any, steps: Any) -> Any:
 def _at(table: Any, actions: Any) -> Any:
     """Pick the number of each step's action from an array of shape (T, actions)."""
     xp = namespace_of(actions)
-    rows = xp.cumsum(xp.ones_like(actions, dtype=xp.int32), 0) - 1  # 0, 1, 2 …, on the device of the actions
-    actions = actions + 0 * rows  # in as many bits: 8 may be too few for JAX, and are a mask for torch
+    rows = xp.cumsum(xp.ones_like(actions, dtype=int), 0) - 1  # 0, 1, 2 …, on the device of the actions
     if kind_of(table) == "jax":
         return table.at[rows, actions].get(mode="fill", fill_value=math.nan)
-    return table[rows, actions]
+    return table[rows, actions.long() if kind_of(table) == "torch" else actions]  # torch takes uint8 for a mask

@@ -1,5 +1,7 @@
 """Every function of compat by torch's own operations, as on a GPU and in compiled code, and what devices it refuses."""
 
+import importlib
+
 import pytest
 
 from fastgae import BackendUnavailableError
@@ -7,6 +9,7 @@ from support.cases import assert_same_bits
 from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, prepared, tensor_of
 
 torch = pytest.importorskip("torch")
+importlib.import_module("fastgae._interop.torch_ops")  # or it would keep a function that a test has replaced
 EVERY = {**CALLS, **TORCH_CALLS}
 MIXES = [["float32"], ["float64"], ["int64", "float32"], ["bfloat16", "float32"]]
 

@@ -87,7 +87,7 @@ def backends() -> tuple[BackendInfo, ...]:
 def _info(name: str, device: str) -> BackendInfo:
     found = _import(name)
     if isinstance(found, Exception):
-        return BackendInfo(name, False, None, (), _cause(found), device)
+        return BackendInfo(name, False, None, (), why(found), device)
     return BackendInfo(name, True, found.version(), found.targets() if device == "CPU" else (), None, device)
 
 
@@ -159,11 +159,11 @@ def _import(name: str) -> Any:
         missing = isinstance(error, ModuleNotFoundError) and error.name in NEEDS[name]
         without_gpu = name == ON_DEVICES and isinstance(error, BackendUnavailableError)
         if not (missing or without_gpu):
-            warn_caller(f"fastgae: the {name} backend is installed but does not load: {_cause(error)}", RuntimeWarning)
+            warn_caller(f"fastgae: the {name} backend is installed but does not load: {why(error)}", RuntimeWarning)
         return error
 
 
-def _cause(error: Exception) -> str:
+def why(error: Exception) -> str:
     """Return the message of a failed import, with the type of the error if the message alone may not explain it."""
     readable = isinstance(error, ImportError | BackendUnavailableError)
     return str(error) if readable else f"{type(error).__name__}: {error}"
@@ -237,9 +237,7 @@ def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
     name, _, target = asked.partition(":")
     module = _import(name)
     if isinstance(module, Exception):
-        raise BackendUnavailableError(
-            f"{request}, but the {name} backend cannot run here: {_cause(module)}"
-        ) from module
+        raise BackendUnavailableError(f"{request}, but the {name} backend cannot run here: {why(module)}") from module
     targets = module.targets()
     if target and target not in targets:
         cause = RuntimeError(f"this build on this CPU runs {', '.join(targets)}")
@@ -274,7 +272,7 @@ def on_devices(name: str, array: Any, num_threads: int | None = None) -> DeviceB
     module = _import(array.backend)
     if isinstance(module, Exception):
         raise BackendUnavailableError(
-            f"{name} is {array!r}, but the {ON_DEVICES} backend cannot run here: {_cause(module)}; run "
+            f"{name} is {array!r}, but the {ON_DEVICES} backend cannot run here: {why(module)}; run "
             f"{how_to_install('gpu')}, on a machine with a GPU, or pass {name}.cpu() and no backend"
         ) from module
     found: DeviceBackend = module

@@ -122,8 +122,9 @@ def _require(*packages: str) -> None:
         try:
             importlib.import_module(package)
         except Exception as error:  # a package that does not fit the installed NumPy may raise any exception
-            cause = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-            raise CommandError(f"{package} cannot be imported ({cause}): run {how_to_install('demo')}") from error
+            raise CommandError(
+                f"{package} cannot be imported ({dispatch.why(error)}): run {how_to_install('demo')}"
+            ) from error
 
 
 def _progress() -> "Progress":

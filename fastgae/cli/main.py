@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 import fastgae
+from fastgae._engine import dispatch
 from fastgae._support.misnamed import COLUMN_ROLES, NAMES_ELSEWHERE, choose_one, closest, elsewhere
 from fastgae._support.project import how_to_install
 from fastgae.cli import compute, demo, diagnose, info
@@ -55,8 +56,7 @@ class PrintCompletion(argparse.Action):
         try:
             import shtab
         except Exception as error:  # one that is broken may raise any exception
-            cause = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-            parser.error(f"argument {option}: {cause}: run {how_to_install('completion')}")
+            parser.error(f"argument {option}: {dispatch.why(error)}: run {how_to_install('completion')}")
         _complete_files(parser)
         print(shtab.complete(parser, values))
         parser.exit()

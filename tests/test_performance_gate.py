@@ -17,6 +17,14 @@ def test_a_ratio_below_its_floor_is_measured_ten_times_and_red(monkeypatch):
         assert len(turns) == (0 if red else ratios.RETRIES)
 
 
+def test_a_neighbour_who_slows_all_calls_of_most_turns_makes_nothing_red(monkeypatch):
+    monkeypatch.setattr(ratios, "Clock", lambda timer, **_: timer)
+    samples = {"cpp": [2.0] * 5, "numpy": [2.0] * 5 + [1.0] * 5}
+    monkeypatch.setattr(ratios, "in_turn", lambda clocks, seconds: samples)
+    (line,) = ratios.compared("row", dict.fromkeys(PAIR), {PAIR: 1.0})
+    assert not line.red
+
+
 def test_more_instructions_and_missing_counts_are_red():
     known = {"cpp": {"row": {"instructions": 1000, "bytecodes": 50}}}
 

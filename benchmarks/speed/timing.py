@@ -37,7 +37,7 @@ class Clock:
 
 
 def calls_per_sample(timer: Timer, sample_seconds: float) -> int:
-    seconds = timer.timeit(1)
+    seconds = min(timer.repeat(2, 1))  # the first call may compile
     if seconds < sample_seconds:
         seconds = min(timer.repeat(5, 1))
     return 1 + int(sample_seconds / seconds)

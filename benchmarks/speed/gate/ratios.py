@@ -1,11 +1,12 @@
 """Ratios of calls that take turns within one run, by the clock of the calling thread's own work.
 
-Others who want the CPUs do not change that clock, but they still empty the caches, which only ever adds time. So a
-sample is short, to find a moment in which nobody disturbs it, and a ratio below its floor is measured again with all
-samples.
+Others who want the CPUs do not change that clock. But they empty the caches, and whoever runs on the other half of the
+same core slows all calls at once, for seconds. So a sample is short, each is compared only with those of the same turn,
+and a ratio below its floor is measured again.
 """
 
 from collections.abc import Iterator, Mapping
+from statistics import median
 from time import thread_time
 from timeit import Timer
 
@@ -17,7 +18,6 @@ from .accepted import Line
 
 SECONDS, RETRIES = 0.15, 9  # for each call of a comparison; for each ratio below its floor
 SAMPLE_SECONDS = 0.0005
-PLACE = 3  # of the sample that counts, from the best one on, which may be an error of a virtual machine's clock
 Pair = tuple[str, str]
 
 
@@ -32,12 +32,14 @@ def compared(what: str, timers: Mapping[str, Timer], floors: Mapping[Pair, float
 
 
 def measured(timers: Mapping[str, Timer], floors: Mapping[Pair, float]) -> dict[Pair, float]:
+    """Return the best of several medians for each pair."""
     clocks = {name: Clock(timer, sample_seconds=SAMPLE_SECONDS) for name, timer in timers.items()}
-    best: dict[str, list[float]] = {name: [] for name in timers}
+    ratios = dict.fromkeys(floors, 0.0)
     for _ in range(1 + RETRIES):
-        for name, samples in in_turn(clocks, SECONDS).items():
-            best[name] = sorted([*best[name], *samples])[:PLACE]
-        ratios = {(one, other): best[other][-1] / best[one][-1] for one, other in floors}
+        samples = in_turn(clocks, SECONDS)
+        for one, other in floors:
+            turns = zip(samples[one], samples[other], strict=False)
+            ratios[one, other] = max(ratios[one, other], median(theirs / ours for ours, theirs in turns))
         if all(ratio >= floors[pair] for pair, ratio in ratios.items()):
             break
     return ratios

@@ -7,7 +7,7 @@ SHELL := $(CURDIR)/.ci/shell
 .ONESHELL:
 .SILENT:
 
-PUSH := ray compat readme tiny thread address native emulated gpu peers tensors fuzz gate faults corpus lint site index \
+PUSH := ray compat readme tiny thread address native emulated gpu peers tensors fuzz gate faults corpus urls lint site index \
     pure release benchmarks snippets users
 # What needs no push: .github/workflows/nightly.yml runs it, with new seeds where something is random. On a push,
 # `emulated` tries two or three of the machines, `release` collects the tests and runs those that depend on what is
@@ -183,14 +183,19 @@ corpus: installed
 ray: wheel
 	step "recorded data on a cluster of Ray's, and in other engines"
 	venv ray
-	install "$$(echo "$$work"/wheels/require/*.whl)[ray]" "dask[dataframe]" datasets deltalake "moto[server]" polars \
-	    pytest s3fs universal-pathlib
+	install "$$(echo "$$work"/wheels/require/*.whl)[ray]" "dask[dataframe]" datasets deltalake polars pytest universal-pathlib
 	python -c "import datasets, deltalake, pandas, polars"  # or tests are skipped
 	export RAY_worker_niceness=0  # Ray's own 15 makes the workers wait for the other steps
 	tests "$$repo/tests/ray_data"
-	tests "$$repo"/tests/data/test_{on_table,places,random_sources,tables_in_memory,urls}.py \
-	    -k "pandas or polars or hugging or delta or deleted_rows or random_sources"
+	tests "$$repo"/tests/data/test_{on_table,places,random_sources,tables_in_memory}.py \
+	    -k "pandas or polars or hugging or delta or random_sources"
 	tests -W ignore "$$repo/tests/test_docs.py" -k data
+
+urls: wheel
+	step "recorded data behind URLs"
+	venv urls
+	install "$$(echo "$$work"/wheels/require/*.whl)[remote]" deltalake gcp-storage-emulator "moto[server]" pytest
+	tests "$$repo/tests/urls"
 
 peers: libraries-and-wheel
 	step "the peers: their own functions beside fastgae.compat"

@@ -14,16 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
+from gcp_storage_emulator.server import create_server
+from gcsfs import GCSFileSystem
+from moto.server import ThreadedMotoServer
+from s3fs import S3FileSystem
+from s3fs import core as s3fs_core
+from upath import UPath
 
+from data.recorded import NEXT, ROWS, Recorded, assert_same_bits, computed, limit, names, refused, write
 from fastgae.data import DataError, WriteError, compute
 from fastgae.data.errors import on_the_command_line, without_secrets
 from fastgae.data.state import State
-
-from .recorded import NEXT, ROWS, Recorded, assert_same_bits, computed, limit, names, refused, write
-
-pytest.importorskip("s3fs")
-moto = pytest.importorskip("moto.server")
-upath = pytest.importorskip("upath")
 
 RUN = {"memory": limit(500), "progress": False}
 
@@ -80,9 +82,7 @@ class Wire:
 
 @pytest.fixture(scope="module")
 def wire(tmp_path_factory):
-    import s3fs
-
-    server = moto.ThreadedMotoServer(port=0, verbose=False)
+    server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
     wire = Wire(port)
@@ -98,13 +98,13 @@ def wire(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
         for name, value in settings.items():
             patched.setenv(name, value)
-        patched.setattr(s3fs.S3FileSystem, "retries", 2)
+        patched.setattr(S3FileSystem, "retries", 2)
         # Small files arrive in several parts too.
-        patched.setattr(s3fs.core, "calculate_chunksize", lambda size, chunksize=None: 2**14)
+        patched.setattr(s3fs_core, "calculate_chunksize", lambda size, chunksize=None: 2**14)
         patched.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
-        s3fs.S3FileSystem.clear_instance_cache()
+        S3FileSystem.clear_instance_cache()
         yield wire
-        s3fs.S3FileSystem.clear_instance_cache()
+        S3FileSystem.clear_instance_cache()
     wire.close()
     server.stop()
 
@@ -115,7 +115,7 @@ def bucket(wire, tmp_path, monkeypatch):
     wire.heal()
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    found = upath.UPath(f"s3://{tmp_path.name.replace('_', '-')}")
+    found = UPath(f"s3://{tmp_path.name.replace('_', '-')}")
     found.fs.mkdir(found.path)
     return found
 
@@ -128,8 +128,13 @@ def put(table, path, rows=250):
 
 
 def got(path):
-    with upath.UPath(path).open("rb") as file:
+    with UPath(path).open("rb") as file:
         return pq.read_table(file)
+
+
+@pytest.fixture(scope="session")
+def recorded():
+    return Recorded()
 
 
 @pytest.fixture(scope="module")
@@ -143,22 +148,20 @@ def test_as_on_this_machine(bucket, tmp_path, few):
 
 
 def test_google_cloud(tmp_path, few, monkeypatch):
-    emulator = pytest.importorskip("gcp_storage_emulator.server")
-    gcsfs = pytest.importorskip("gcsfs")
-    server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
+    server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
     server.start()
     try:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server._api._httpd.server_port}")
-        gcsfs.GCSFileSystem.clear_instance_cache()
+        GCSFileSystem.clear_instance_cache()
         assert_as_on_this_machine("gs://bucket", tmp_path, few)
     finally:
-        gcsfs.GCSFileSystem.clear_instance_cache()
+        GCSFileSystem.clear_instance_cache()
         server.stop()  # or its thread keeps the process from ending
 
 
 def assert_as_on_this_machine(root, tmp_path, few):
     """Every kind of file, of values and of results, in order and scattered."""
-    order, folder = np.random.default_rng(0).permutation(len(few.rewards)), upath.UPath(root)
+    order, folder = np.random.default_rng(0).permutation(len(few.rewards)), UPath(root)
     local = write(few.table().take(order), tmp_path / "a.parquet", 100)
     expected = computed(local, tmp_path / "a.advantages.parquet", normalize="global", **RUN)
     put(few.table().take(order), folder / "a.parquet")
@@ -348,7 +351,7 @@ def test_a_source_that_changes(bucket, few):
     source = put(few.table(also=few.values), bucket / "a.parquet")
 
     def critic(batch):
-        put(few.table(), upath.UPath(source, skip_instance_cache=True))  # as another process does
+        put(few.table(), UPath(source, skip_instance_cache=True))  # as another process does
         return batch["also"]
 
     refused(r"a\.parquet (changed while it was read|cannot be read: )", source, values=critic, **RUN)
@@ -365,10 +368,9 @@ def test_a_table_with_deleted_rows(bucket, recorded, monkeypatch):
         for source in (above, f"runs/{folder}part.parquet", f"runs/{folder}*.parquet"):
             refused("is a Delta table", f"{bucket}{source}", f"{bucket}out.parquet")
         log.unlink()
-    deltalake = pytest.importorskip("deltalake")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    deltalake.write_deltalake(f"{bucket}delta", recorded.table())
-    deltalake.DeltaTable(f"{bucket}delta").delete("episode = 0")
+    write_deltalake(f"{bucket}delta", recorded.table())
+    DeltaTable(f"{bucket}delta").delete("episode = 0")
     report = compute(f"{bucket}delta", f"{bucket}delta.parquet", **RUN)
     assert report.steps == np.count_nonzero(recorded.episode)
     assert_same_bits(got(report.file), recorded.result, recorded.episode != 0)

@@ -41,18 +41,18 @@ FORMATS = {
 def totals(bins: Array) -> tuple[int, int]:
     """Return the sum of the numbers and the sum of their squares, in their units; ``bins`` is (exponents, digits)."""
     given = next(each for each in FORMATS.values() if bins.shape == (each.exponents, each.digits))
-    # Subnormal numbers have exponent 0, and the same power of two as numbers of exponent 1.
-    power = np.maximum(np.arange(given.exponents), 1)[:, np.newaxis] - 1 + given.lowest - SUM_UNIT
-    places = DIGIT_BITS * np.arange(given.digits)
-    numbers = _added_up(bins[:, : given.number_digits], power + places[: given.number_digits])
-    squares = _added_up(bins[:, given.number_digits :], 2 * power + places[: -given.number_digits])
-    return numbers, squares
+    total = total_of_squares = 0
+    filled = np.flatnonzero(bins.any(axis=1))  # few exponents occur in an array
+    for exponent, digits in zip(filled.tolist(), bins[filled].tolist(), strict=True):
+        # Subnormal numbers have exponent 0, and the same power of two as numbers of exponent 1.
+        power = max(exponent, 1) - 1 + given.lowest - SUM_UNIT
+        total += _put_together(digits[: given.number_digits]) << power
+        total_of_squares += _put_together(digits[given.number_digits :]) << 2 * power
+    return total, total_of_squares
 
 
-def _added_up(bins: Array, shifts: Array) -> int:
-    """Return the sum of bins times 2**shifts. Few exponents occur in an array, so most bins are 0."""
-    filled = bins.nonzero()
-    return sum(number << shift for number, shift in zip(bins[filled].tolist(), shifts[filled].tolist(), strict=True))
+def _put_together(digits: list[int]) -> int:
+    return sum(digit << DIGIT_BITS * place for place, digit in enumerate(digits))
 
 
 def quotient(numerator: int, denominator: int) -> float:

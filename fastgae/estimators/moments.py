@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import operator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -83,7 +82,7 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented
-        return Moments(*map(operator.add, astuple(self), astuple(other)))
+        return Moments(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
     def __repr__(self) -> str:
         return f"Moments(count={self.count}, mean={self.mean!r}, std={self.std!r})"

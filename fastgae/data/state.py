@@ -236,8 +236,7 @@ class State:
             raise DataError(f"the results are {kinds} in some rows, and {before} in others")
         for name, array in numbers.items():
             path = self.folder / name
-            path.touch()
-            with path.open("r+b") as file:
+            with path.open("r+b" if path.exists() else "xb") as file:
                 file.seek(done.first * array[:1].nbytes)
                 file.write(np.ascontiguousarray(array).data)
         line = {"first": done.first, "sums": asdict(done.sums), "following": done.following}
@@ -253,9 +252,10 @@ class State:
         return np.memmap(str(self.folder / name), kind[0], "r", shape=(self.rows, *kind[1:]))
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        self._lines.append(json.loads(json.dumps(line)))
+        encoded = _encoded(line)
+        self._lines.append(json.loads(encoded.partition(b" ")[2]))
         with (self.folder / JOURNAL).open("ab", 0) as file:
-            file.write(_encoded(line))
+            file.write(encoded)
 
     def _write(self, lines: Sequence[dict[str, Any]]) -> None:
         self._lines, new = list(lines), self.folder / NEW

@@ -93,8 +93,7 @@ def _density(panel: Any, values: Array, returns: Array) -> None:
     margin = (high - low) / 20  # so that the outermost numbers, or all, if they are the same, are not on an axis
     line, finite = (low - margin, high + margin), np.isfinite(values) & np.isfinite(returns)
     colors = LinearSegmentedColormap.from_list("steps", SHADES)
-    counts, x, y = np.histogram2d(values[finite], returns[finite], BINS, [line, line])
-    # hist2d would write every empty bin, too, which takes most of the time and the size of .svg and .pdf.
+    counts, x, y = np.histogram2d(values[finite], returns[finite], BINS, [line, line])  # hist2d draws empty bins, too
     panel.pcolor(x, y, np.ma.masked_equal(counts.T, 0), cmap=colors, norm=LogNorm(), snap=True)
     panel.plot(line, line, "--", color=VERMILION, linewidth=1.4)
     panel.set_xlabel("value V")

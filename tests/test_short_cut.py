@@ -217,6 +217,13 @@ def test_a_number_of_numpy_promotes_the_results_and_pythons_does_not(backend, pl
                 assert packed.returns.dtype == expected
 
 
+def test_an_integer_of_python_is_rounded_as_numpy_does(backend):
+    """To float64 first: the nearest float32 is another number."""
+    zeros, number = np.zeros((1, 2), np.float32), 2**60 + 2**36 + 1
+    result = fastgae.gae(zeros, zeros, None, last_values=number, gamma=1.0, backend=backend)
+    assert_same_bits(result.advantages, zeros + number)
+
+
 @needs_cpp
 def test_every_number_decides_on_the_dtype():
     """``working_type`` in csrc/arguments.hpp lists them; where it lacks one, its float64 would become float32."""

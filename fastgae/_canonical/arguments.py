@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fastgae._call import MOST_STEPS, Array, working_dtype
-from fastgae._interop.libraries import as_array, as_numbers, first_in_list, is_tensor, is_weak
+from fastgae._interop.libraries import as_array, as_floats, as_numbers, first_in_list, is_tensor, is_weak
 from fastgae._support.misnamed import AUTORESET_ELSEWHERE, choose_one
 from fastgae._typing import Autoreset
 
@@ -19,7 +19,8 @@ AUTORESET = get_args(Autoreset)
 
 def of_one_dtype(**given: object) -> list[Array]:
     """Return numbers in the working dtype of all of them."""
-    numbers = [as_numbers(name, argument) for name, argument in given.items()]
+    # NumPy rounds an integer of Python to float64 first, and so does every backend.
+    numbers = [(as_floats if is_weak(argument) else as_numbers)(name, argument) for name, argument in given.items()]
     strong = (number.dtype for number, argument in zip(numbers, given.values(), strict=True) if not is_weak(argument))
     dtype = working_dtype(*strong)
     with np.errstate(over="ignore"):  # a Python number beyond the working dtype becomes infinity

@@ -124,6 +124,7 @@ def test_labels_of_every_kind():
         (numbers - numbers.min()).astype(np.uint64) + np.uint64(2**64 - 20),
         numbers.astype(str),
         numbers.astype(bytes),
+        numbers.astype(np.dtypes.StringDType() if hasattr(np.dtypes, "StringDType") else str),
         [("prompt", each) for each in numbers.tolist()],
         [None if each == 0 else each for each in numbers.tolist()],
         np.where(numbers > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min),

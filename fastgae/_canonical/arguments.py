@@ -99,7 +99,7 @@ def numbered(name: str, labels: Array) -> Array:
     """Return a small integer for each label, as bincount takes it, the same for labels that are equal in Python."""
     if not labels.size:
         return np.zeros(0, np.intp)
-    if labels.dtype.kind in "USO":
+    if labels.dtype.kind in "USTO":
         numbers: dict[Any, int] = {}
         objects = labels.tolist()
         for label in {type(label): label for label in objects}.values():

@@ -35,6 +35,14 @@ def test_threads_take_whole_trees(parents):
         assert_same_bits(*calls)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_flag_of_a_node_that_does_not_exist_is_not_read(backend):
+    call = partial(fastgae.gae_tree, np.ones(3), 0.0, [-1, 0, 1], mask=[1, 0, 1], gamma=0.5, backend=backend)
+    assert_same_bits(call([0, 1, 1]), call([0, 0, 1]))
+    with pytest.raises(ValueError, match="terminated is True at node 0, which has children"):
+        call([1, 1, 1])
+
+
 def test_the_line_that_sorts_is_right():
     """Nodes in any order, sorted by the line of the error, are the same tree."""
     order, parents, rewards = np.array([3, 0, 4, 2, 1]), np.array([-1, 0, 1, 1, 0]), np.float32([0, 0, 1, 3, 5])

@@ -49,6 +49,8 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     _check_parents(parents)
     parents = parents.astype(np.intp, copy=False)  # as bincount takes them, which is narrower on a 32-bit system
     leaves = np.bincount(parents[parents >= 0], minlength=len(rewards)) == 0
+    if given.mask is not None:  # the flag of a node that does not exist is not read
+        terminated = terminated & frame.flags("mask", given.mask)
     if (wrong := np.flatnonzero(terminated & ~leaves)).size:
         raise ValueError(
             f"terminated is True at node {wrong[0]}, which has children: nothing follows a terminated node"
@@ -56,7 +58,7 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     after = _after_leaves(last[0], leaves) if last else np.zeros(rewards.shape, rewards.dtype)
     if not isinstance(weights, str):
         _check_weights(weights, parents)
-    return call, {"last_values": after, "parents": parents, "weights": weights}
+    return call._replace(terminated=terminated), {"last_values": after, "parents": parents, "weights": weights}
 
 
 def _check_parents(parents: Array) -> None:

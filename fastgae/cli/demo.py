@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from fastgae.cli import rollout
 
     if (size := 8 * args.num_steps * args.num_envs) > usable_memory():
-        raise MemoryError(f"the rewards alone would take {size / 2**30:,.0f} GiB")
+        raise MemoryError(f"the rewards alone would take {size // 2**30:,} GiB")
     try:
         dispatch.recycle()
         num_threads = dispatch.resolve_threads(None) or threads.usable_cpus()

@@ -131,7 +131,7 @@ def test_what_is_missing_and_settings_that_cannot_be_used(monkeypatch, failure):
         assert code == 1
         assert setting in message
         assert "lots" in message
-    for option, number in (("--num-steps", 10**14), ("--num-steps", 10**20), ("--num-envs", 10**15)):
+    for option, number in (("--num-steps", 10**14), ("--num-steps", 10**20), ("--num-envs", 10**400)):
         code, message = failure("demo", option, number)
         assert code == 2
         assert "not enough memory: the rewards alone would take" in message

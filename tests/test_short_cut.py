@@ -224,6 +224,19 @@ def test_an_integer_of_python_is_rounded_as_numpy_does(backend):
     assert_same_bits(result.advantages, zeros + number)
 
 
+def test_numpys_way_to_treat_errors_has_no_effect(backend):
+    zeros, tiny = np.zeros((3, 2), np.float32), 1e-300  # 0 in float32
+    node = zeros[:, 0]
+    for call in (
+        partial(fastgae.gae, zeros, zeros, None, last_values=tiny, gamma=tiny),
+        partial(fastgae.td_lambda, zeros[:, ::-1], zeros, None, last_values=tiny, gamma=tiny),  # takes no short cut
+        partial(fastgae.gae_tree, node, node, [-1, 0, 0], None, weights=[1.0, 1.0, tiny], gamma=1.0),
+    ):
+        with np.errstate(all="raise"):
+            got = call(backend=backend)
+        assert_same_bits(got, call(backend="numpy"))
+
+
 @needs_cpp
 def test_every_number_decides_on_the_dtype():
     """``working_type`` in csrc/arguments.hpp lists them; where it lacks one, its float64 would become float32."""

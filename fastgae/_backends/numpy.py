@@ -21,7 +21,8 @@ def targets() -> tuple[str, ...]:
 
 def gae(call: Call, num_threads: int, target: str | None) -> None:
     """Fill ``out``."""
-    equation.fill(Trees(call, tree_scan) if call.recursion == "tree" else equation.Library(call.rewards, 0), call)
+    with np.errstate(all="ignore"):  # NaN and infinity are data here
+        equation.fill(Trees(call, tree_scan) if call.recursion == "tree" else equation.Library(call.rewards, 0), call)
 
 
 def tree_scan(

@@ -23,7 +23,7 @@ def of_one_dtype(**given: object) -> list[Array]:
     numbers = [(as_floats if is_weak(argument) else as_numbers)(name, argument) for name, argument in given.items()]
     strong = (number.dtype for number, argument in zip(numbers, given.values(), strict=True) if not is_weak(argument))
     dtype = working_dtype(*strong)
-    with np.errstate(over="ignore"):  # a Python number beyond the working dtype becomes infinity
+    with np.errstate(all="ignore"):  # a Python number beyond the working dtype becomes infinity, or 0
         return [number if number.dtype == dtype else number.astype(dtype) for number in numbers]
 
 

@@ -199,9 +199,7 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
 
 def fill(lib: Library, call: Call) -> None:
     """Fill ``out`` of a call as ``in_one_layout`` makes it, with results in NumPy."""
-    with np.errstate(all="ignore"):  # NaN and infinity are data here
-        results = gae(lib, given_only(call))
-    for output, result in zip(call.out, results, strict=True):
+    for output, result in zip(call.out, gae(lib, given_only(call)), strict=True):
         if output is not None:
             output[...] = result
 

@@ -97,7 +97,8 @@ def short_cut(given: tuple[Any, ...], num_threads: int, target: str | None) -> G
         return None
     dtype, shape, envs = rewards.dtype, rewards.shape, rewards.shape[1 - axis]
     if type(last) in (float, int) and -LARGEST < last < LARGEST:
-        last = np.full(envs, last, dtype)
+        with np.errstate(under="ignore"):
+            last = np.full(envs, last, dtype)
     one_longer = last is None and following is None
     of_values = (shape[0] + 1 - axis, shape[1] + axis) if one_longer else shape
     inputs = rewards, values, terminated, truncated, last, following
@@ -137,7 +138,8 @@ def _is(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
 def gae(call: Call, num_threads: int, target: str | None) -> None:
     """Compute a call."""
     if call.recursion == "tree":
-        fill(Trees(call, _tree_scan), call)
+        with np.errstate(all="ignore"):  # NaN and infinity are data here
+            fill(Trees(call, _tree_scan), call)
         return
     for matrix, filled in zip(call.out, _compute(call, num_threads), strict=True):
         _copy_back(matrix, filled, is_env_major(call.rewards))
@@ -152,7 +154,8 @@ def _tree_scan(*given: Array | None) -> tuple[Any, Any]:
 def _compute(call: Call, num_threads: int) -> tuple[Array, Array]:
     """Compute a call, a long trajectory in pieces, and return the flat results."""
     rewards, (steps, envs), by_env = call.rewards, call.rewards.shape, is_env_major(call.rewards)
-    arguments = arguments_of(call, by_env)
+    with np.errstate(all="ignore"):  # NaN and infinity are data here
+        arguments = arguments_of(call, by_env)
     pieces = cut(arguments) if envs == 1 and steps >= FEWEST_STEPS else None
     if pieces is None or not _run_pieces(*pieces, rewards, num_threads):
         _run(env_major if by_env else time_major, rewards, envs, arguments, 2, num_threads)

@@ -95,15 +95,14 @@ def _discounted(gamma: Any, decay: Any) -> Any:
     """Return gamma times a decay. A gamma of 1 changes no number, so the decays of ``reverse_scan`` are not copied."""
     if type(gamma) is float and (gamma == 1.0 or type(decay) is float):
         return decay if gamma == 1.0 else gamma * decay
-    with np.errstate(all="ignore"):  # the decays of other estimators may be NaN or infinite
-        return gamma * decay
+    return gamma * decay
 
 
 def _constants(call: Call, dtype: np.dtype[Any]) -> Array | None:
     if call.ratios is None:
         return None
-    with np.errstate(over="ignore"):  # a clip beyond the working dtype becomes infinity, which clips nothing
-        constants = np.array([*(getattr(call, name) for name in CONSTANTS), 1.0]).astype(dtype)
+    # A clip beyond the working dtype becomes infinity, which clips nothing.
+    constants = np.array([*(getattr(call, name) for name in CONSTANTS), 1.0]).astype(dtype)
     constants[-1] -= constants[LEAKY]
     return constants
 

@@ -39,6 +39,11 @@ def test_another_time_axis_is_advised_only_where_it_would_fit():
         fastgae.gae(natural.ONES, natural.ONES, np.zeros((4, 4)), last_values=0.0)
 
 
+def test_numbers_above_1_are_no_discounts():
+    with pytest.raises(ValueError, match=r"terminated must hold 0 or 1, got 3\.0 at index \(0, 0\)$"):
+        fastgae.gae(natural.ONES, natural.ONES, 3 * natural.ONES, last_values=0.0)
+
+
 def test_what_was_given_is_shown_in_one_line():
     with pytest.raises(ValueError, match=r"got array\(\[\[0\., 0\.\], \[0\., 0\.\]\]\)$"):
         fastgae.gae(natural.ONES, natural.LONGER, natural.FLAGS, normalize=np.zeros((2, 2)))

@@ -94,7 +94,7 @@ class Frame(NamedTuple):
         per_env, flags = role in (Role.ENVS, Role.ENV_FLAGS, Role.MOMENTS), role is Role.STEP_FLAGS
         if shape[-1:] == (1,) and shape[:-1] in (*steps, self.without_time):
             return f"; squeeze its last axis: {name}[..., 0]"
-        if (*shape, 1) in steps:
+        if (*shape, 1) in ((self.without_time,) if per_env else steps):
             return f"; squeeze the last axis of {self.name}: {self.name}[..., 0]"
         if not shape and self.on_device:
             return "; if all are alike, broadcast it to this shape"
@@ -231,7 +231,7 @@ def as_flags(name: str, given: object, check: Callable[[str, Array], None] | Non
     if np.count_nonzero(ones) != np.count_nonzero(array.astype(bool) if array.dtype.kind == "f" else array):
         where = tuple(int(i) for i in np.argwhere(ones != (array != 0))[0])
         may_be_discounts = array.dtype.kind == "f" and "mask" not in name  # a mask is no flag of an end
-        discounts = may_be_discounts and (array >= 0).all() and len(np.unique(array)) <= 2
+        discounts = may_be_discounts and ((array >= 0) & (array <= 1)).all() and len(np.unique(array)) <= 2
         advice = f"; if these are discounts, pass {name}=discounts == 0 and their gamma" if discounts else ""
         raise ValueError(f"{name} must hold 0 or 1, got {array[where]} at index {where}{advice}")
     return ones

@@ -109,6 +109,8 @@ CALLS = [
     (call(next_values=ONES[..., None], last_values=None), "squeeze its last axis: next_values[..., 0]"),
     (call(last_values=ROW[:, None]), "squeeze its last axis: last_values[..., 0]"),
     (call(rewards=ONES[..., None]), "squeeze the last axis of rewards: rewards[..., 0]"),
+    (call(rewards=ONES[..., None], values=ONES[..., None]), "squeeze the last axis of rewards: rewards[..., 0]"),
+    (partial(fastgae.gae, ONES[:, :1], ONES[:, :1], FLAGS[:, :1], last_values=ONES[:, 0]), "it fits time_axis=1"),
     (call(terminated=LONGER), "pass terminated[1:], else terminated[:-1]"),
     (
         call(rewards=ONES.T, values=ONES.T, terminated=LONGER.T, time_axis=1),

@@ -210,8 +210,9 @@ def recycle() -> None:
 
 def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
     """Return the backend to call and the CPU target to pass to it. A backend that was chosen never falls back."""
+    known = [name for name in CHOICES if name != ON_DEVICES]
     if backend is not None and not isinstance(backend, str):
-        raise TypeError(f"backend must be one of {', '.join(CHOICES)}, or None, got {shown(backend)}")
+        raise TypeError(f"backend must be one of {', '.join(known)}, or None, got {shown(backend)}")
     source, asked = ("backend", backend) if backend is not None else ("FASTGAE_BACKEND", SETTINGS["FASTGAE_BACKEND"])
     request, cpu = f"{source}={shown(asked)}", SETTINGS["FASTGAE_CPU"]
     if asked == ON_DEVICES:
@@ -219,17 +220,15 @@ def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
             f"{request}: this backend computes only torch tensors on a GPU, and fastgae chooses it for them: leave it "
             "out"
         )
-    if asked not in (None, *CHOICES):
+    if asked not in (None, *known):
         advice = elsewhere(asked, BACKENDS_ELSEWHERE)
-        more = f"; {advice}" if advice else choose_one(asked, CHOICES, {})
-        raise ValueError(f"{request} is not a backend: choose one of {', '.join(CHOICES)}{more}")
+        more = f"; {advice}" if advice else choose_one(asked, known, {})
+        raise ValueError(f"{request} is not a backend: choose one of {', '.join(known)}{more}")
     if cpu and asked in (None, "cpp"):
         # Only cpp has CPU targets, so to name a target is to choose cpp.
         if cpu not in CPU_TARGETS:
-            known = ", ".join(CPU_TARGETS)
-            raise ValueError(
-                f"FASTGAE_CPU={cpu!r} is not a CPU target: choose one of {known}{choose_one(cpu, CPU_TARGETS, {})}"
-            )
+            meant = choose_one(cpu, CPU_TARGETS, {})
+            raise ValueError(f"FASTGAE_CPU={cpu!r} is not a CPU target: choose one of {', '.join(CPU_TARGETS)}{meant}")
         request = f"{request} and FASTGAE_CPU={cpu!r}" if asked else f"FASTGAE_CPU={cpu!r}"
         asked = f"cpp:{cpu}"
     if asked is None:

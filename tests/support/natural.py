@@ -181,7 +181,7 @@ CALLS = [
     (call(prev_done=ROW), 'row 0 is a reset row, and only autoreset="next_step" has reset rows'),
     (call(time_axis=2), "time_axis=2 is out of range for rewards with 2 dimensions"),
     (call(num_threads=0), "num_threads must be a positive integer, got 0"),
-    (call(backend="cpp:avx9"), "numba, numpy, cpp:avx512, cpp:avx2, cpp:baseline, triton; do you mean 'cpp:avx2'?"),
+    (call(backend="cpp:avx9"), "numba, numpy, cpp:avx512, cpp:avx2, cpp:baseline; do you mean 'cpp:avx2'?"),
     (call(backend="numpy:avx2"), "do you mean 'numpy'?"),
     (lambda: fastgae.gae(ONES, ONES), "terminated': pass the flags of the steps that ended an episode"),
     (lambda: fastgae.gae(ONES, ONES), "or None if no step ends one, as among the tokens of an answer"),

@@ -127,8 +127,9 @@ def of_rollout(args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
         arguments, unused = read_arrays(path, REQUIRED, ARRAYS + COEFFICIENTS)
         for name in unused:
             if name in PARAMETERS and getattr(args, name) == PARAMETERS[name].default:
-                option = name.replace("_", "-")
-                raise CommandError(f"{path} holds {name}, which is an option here: pass --{option}", exit_code=2)
+                option = f"--{name.replace('_', '-')}"
+                advice = f"which is an option here: pass {option}, or leave it out of the file"  # if it is the default
+                raise CommandError(f"{path} holds {name}, {advice}", exit_code=2)
         for name in COEFFICIENTS:
             if getattr(args, name) is not None:
                 arguments[name] = getattr(args, name)

@@ -73,7 +73,7 @@ def test_other_arrays_are_not_read(saved, capsys, monkeypatch):
 def test_settings_are_options_and_not_read_from_the_file(saved, refused, capsys):
     path = saved(autoreset=np.array("next_step"))
     assert "holds autoreset, which is an option here: pass --autoreset" in refused(path)
-    assert "holds time_axis, which is an option here: pass --time-axis" in refused(saved(time_axis=1))
+    assert "holds time_axis, which is an option here: pass --time-axis, or leave it out" in refused(saved(time_axis=0))
     path = saved(autoreset=np.array("next_step"))
     assert main(["diagnose", path, "--autoreset", "next_step"]) == 0
     assert "Not used" not in capsys.readouterr().out

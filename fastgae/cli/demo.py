@@ -250,4 +250,5 @@ def _plot(
     try:
         plot.draw(args.plot, title, {name: array[:, env] for name, array in drawn.items()})
     except OSError as error:
-        raise CommandError(f"argument --plot: cannot write {str(args.plot)!r}: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise CommandError(f"argument --plot: cannot write {str(args.plot)!r}: {reason}", exit_code=2) from error

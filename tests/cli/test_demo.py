@@ -115,6 +115,17 @@ def test_bad_options_end_in_one_line_before_any_work(tmp_path, monkeypatch, fail
     assert list(tmp_path.iterdir()) == [tmp_path / "directory.png"]
 
 
+def test_a_picture_that_cannot_be_written(tmp_path, monkeypatch, failure):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("fastgae.cli.plot.draw", full)
+    code, message = failure("demo", "--num-steps", 4, "--plot", tmp_path / "a.png")
+    assert code == 2
+    assert "argument --plot: cannot write" in message
+
+
 def test_what_is_missing_and_settings_that_cannot_be_used(monkeypatch, failure):
     for package, options in (("gymnasium", []), ("rich", []), ("matplotlib", ["--plot", "x.png"])):
         with monkeypatch.context() as patch:

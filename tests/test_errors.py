@@ -44,6 +44,12 @@ def test_numbers_above_1_are_no_discounts():
         fastgae.gae(natural.ONES, natural.ONES, 3 * natural.ONES, last_values=0.0)
 
 
+def test_only_functions_of_time_ask_for_a_time_axis():
+    for scalar in (partial(fastgae.moments, 1.0), partial(fastgae.group_advantages, 1.0, 0)):
+        with pytest.raises(ValueError, match=r"is a scalar; expected an array$"):
+            scalar()
+
+
 def test_what_was_given_is_shown_in_one_line():
     with pytest.raises(ValueError, match=r"got array\(\[\[0\., 0\.\], \[0\., 0\.\]\]\)$"):
         fastgae.gae(natural.ONES, natural.LONGER, natural.FLAGS, normalize=np.zeros((2, 2)))

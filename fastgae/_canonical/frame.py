@@ -207,7 +207,7 @@ class Frame(NamedTuple):
 
 def frame_of(name: str, array: Array, time_axis: int, names_time_axis: bool = True) -> Frame:
     if array.ndim == 0:
-        raise ValueError(f"{name} is a scalar; expected an array with a time axis")
+        raise ValueError(f"{name} is a scalar; expected an array{' with a time axis' * names_time_axis}")
     axis = integer_of(time_axis)
     if axis is None:
         raise TypeError(f"time_axis must be an integer, got {shown(time_axis)}")

@@ -314,7 +314,7 @@ def no_name(module: str, name: str, known: Iterable[str]) -> Exception:
     known_elsewhere = {"fastgae": FUNCTIONS_ELSEWHERE, "fastgae.compat": MODULES_ELSEWHERE}
     right = elsewhere(name, known_elsewhere.get(module, {}))
     right = right or closest(name, known)
-    in_compat = _modules_with(name)
+    in_compat = [] if name.startswith("_") else _modules_with(name)  # tools ask for __wrapped__ and others
     advice = []
     if name in LIBRARIES:
         advice.append("functions take and return arrays of NumPy, torch and JAX as they are")

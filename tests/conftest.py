@@ -47,6 +47,15 @@ def pytest_cmdline_main(config):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads that wait would take CPUs from the other workers
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with the files that compile most kernels of Numba.
+
+    Their tests then go to one worker. Another would compile the functions of which kernels are made once more.
+    """
+    compiling = {f"test_{name}.py" for name in ("numba", "exact", "large", "fuzz", "bad_arguments", "moments", "trees")}
+    items.sort(key=lambda item: item.path.name not in compiling)
+
+
 def pytest_collection_finish():
     gc.freeze()  # What is imported by now stays; without it, a search for garbage takes a tenth of the time.
 

@@ -52,12 +52,12 @@ def pytest_collection_modifyitems(items):
 
     Their tests then go to one worker. Another would compile the functions of which kernels are made once more.
     """
-    compiling = {f"test_{name}.py" for name in ("numba", "exact", "large", "fuzz", "bad_arguments", "moments", "trees")}
-    items.sort(key=lambda item: item.path.name not in compiling)
+    compiling = ["numba", "exact", "large", "fuzz", "bad_arguments", "moments", "pieces", "trees"]
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in compiling)
 
 
 def pytest_collection_finish():
-    gc.freeze()  # What is imported by now stays; without it, a search for garbage takes a tenth of the time.
+    gc.freeze()  # No later search for garbage reads what is imported by now, which stays.
 
 
 @pytest.fixture(params=BACKENDS)

@@ -1,5 +1,6 @@
 """Every backend and CPU target, both dtypes, and the other fixtures that tests share."""
 
+import atexit
 import contextlib
 import gc
 import importlib.metadata
@@ -58,6 +59,7 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     gc.freeze()  # No later search for garbage reads what is imported by now, which stays.
+    atexit.register(gc.unfreeze)  # Extensions of nanobind report what is not freed at the end.
 
 
 @pytest.fixture(params=BACKENDS)

@@ -1,7 +1,10 @@
 """The performance gate calls the right rows red. These tests give it numbers and time nothing."""
 
+from pathlib import Path
+
+import fastgae
 from speed import table
-from speed.gate import ab, accepted, command, counts, floors, instructions, ratios
+from speed.gate import ab, accepted, command, counts, floors, instructions, planted, ratios
 from speed.gate.accepted import Line
 
 PAIR = ("cpp", "numpy")
@@ -23,6 +26,12 @@ def test_a_neighbour_who_slows_all_calls_of_most_turns_makes_nothing_red(monkeyp
     monkeypatch.setattr(ratios, "in_turn", lambda clocks, seconds: samples)
     (line,) = ratios.compared("row", dict.fromkeys(PAIR), {PAIR: 1.0})
     assert not line.red
+
+
+def test_every_planted_regression_still_finds_its_text():
+    for plant in planted.PLANTS:
+        file = Path(fastgae.__file__).parent / plant.file
+        assert file.read_text(encoding="utf-8").count(plant.old) == 1, plant.what
 
 
 def test_more_instructions_and_missing_counts_are_red():

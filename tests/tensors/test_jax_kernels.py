@@ -45,11 +45,15 @@ def interpreted(platform, monkeypatch):
         seen.append([each.shape for each in given])
         return kernel(step, platform, *given, interpret=True)
 
+    def of_platform(step, *given):
+        ways = loops._loops(step, *given)
+        return ways.get(platform, ways["default"])(*given)
+
     monkeypatch.setattr(jax_xla, "is_ready", lambda: False)
     monkeypatch.setattr(loops, "_kernel", noted)
     monkeypatch.setattr(loops, "UNROLLED", 2)
     monkeypatch.setattr(loops, "SIZES", {"cuda": (4, loops.MOST, 8), "tpu": (4, 7, 4)})
-    monkeypatch.setattr(xla, "loop", lambda step, *given: loops._kernel_or_scan(step, platform, *given))
+    monkeypatch.setattr(xla, "loop", of_platform)
     jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", True)  # of what interprets, which then compiles faster
     try:

@@ -28,26 +28,29 @@ SIZES = {"cuda": (32, MOST, 8), "tpu": (128, 512, 4)}
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
 
-def loop(step: Step, first: Any, *rows: Any) -> Any:
+def loop(step: Step, *given: Any) -> Any:
     """Return the rows that a step makes of its row and of what the next step passes. A single row is that of all."""
-    kernels = {platform: functools.partial(_kernel_or_scan, step, platform) for platform in SIZES}
-    return lax.platform_dependent(first, *rows, default=functools.partial(_scan, step), **kernels)
+    return lax.platform_dependent(*given, **_loops(step, *given))
 
 
-def _scan(step: Step, first: Any, *rows: Any) -> Any:
-    def unrolled(steps: int) -> Callable[..., Any]:
-        return lambda first, *rows: lax.scan(step, first, rows, reverse=True, unroll=steps)[1]
+def _loops(step: Step, *given: Any) -> dict[str, Any]:
+    """Return the loop of each platform. JAX traces and differentiates them all, so no two of them are the same."""
+    scan = functools.partial(_scan, step, UNROLLED)
+    loops = {"cpu": functools.partial(_scan, step, 1), "default": scan}
+    steps, itemsize = max(map(len, given[1:])), max(each.dtype.itemsize for each in given)
+    # Before JAX 0.8, Pallas was another one.
+    if steps > UNROLLED and 0 < steps * given[0].size < MOST and jax.__version_info__ >= (0, 8):
+        for platform, (*_, widest) in SIZES.items():
+            if itemsize <= widest:
+                loops[platform] = functools.partial(_kernel_or_scan, functools.partial(_kernel, step, platform), scan)
+    return loops
 
-    return lax.platform_dependent(first, *jnp.broadcast_arrays(*rows), cpu=unrolled(1), default=unrolled(UNROLLED))
+
+def _scan(step: Step, unrolled: int, first: Any, *rows: Any) -> Any:
+    return lax.scan(step, first, tuple(jnp.broadcast_arrays(*rows)), reverse=True, unroll=unrolled)[1]
 
 
-def _kernel_or_scan(step: Step, platform: str, *given: Any) -> Any:
-    first, *rows = given
-    scan, kernel = functools.partial(_scan, step), functools.partial(_kernel, step, platform)
-    steps, itemsize = max(map(len, rows)), max(each.dtype.itemsize for each in given)
-    fits = steps > UNROLLED and 0 < steps * first.size < MOST and itemsize <= SIZES[platform][-1]
-    if not fits or jax.__version_info__ < (0, 8):  # whose Pallas is another one
-        return scan(*given)
+def _kernel_or_scan(kernel: Any, scan: Any, *given: Any) -> Any:
     return _loop.bind(*given, kernel=kernel, scan=jax.make_jaxpr(scan)(*given))
 
 

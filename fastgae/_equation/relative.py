@@ -57,25 +57,26 @@ class GroupsOfTensors(Groups):
 
     def means(self, numbers: Any, group: Any, counted: Any) -> tuple[Any, Any]:
         xp = self.xp
-        counts = self.sums(xp.where(counted, xp.ones_like(numbers), 0), group)
         finite = xp.isfinite(numbers)
-        others = self.sums(xp.where(counted & ~finite, numbers, 0), group)  # NaN and infinities in any order
-        numbers = xp.where(counted & finite, numbers, 0)
-        largest = self.largest(abs(numbers), group)
-        # The greatest power of two in it. JAX computes its frexp later, when float64 may be off again.
+        others = xp.where(counted & ~finite, numbers, 0)  # NaN and infinities in any order
+        rest = xp.where(counted & finite, numbers, 0)
+        # The greatest power of two in the largest number. JAX computes its frexp later, when float64 may be off again.
         exact = xp.finfo(self.wide)
         integer, digits = {32: xp.int32, 64: xp.int64}[exact.bits], -round(np.log2(exact.eps))
-        power = (largest.view(integer) & (-1 << digits)).view(self.wide)
+        power = (self.largest(abs(rest), group).view(integer) & (-1 << digits)).view(self.wide)
         unit = xp.where(power > 0, power, exact.tiny)
-        rest, parts = numbers / unit[group], []  # below 2
+        rest, parts = rest / unit[group], []  # below 2
         # Adding a large number rounds to a unit that is so coarse that no sum of rounded numbers needs another bit.
         exponent = len(numbers).bit_length() + 1
         for i in range(PASSES):
             anchor = 1.5 * 2.0 ** (exponent + i * (exponent - digits - 2))
             rounded = self.plus(rest, anchor) - anchor
-            parts.append(self.sums(rounded, group))
+            parts.append(rounded)
             rest = rest - rounded
-        total = functools.reduce(lambda sums, part: part + sums, parts[::-1], self.sums(rest, group))
+        # All sums in one, because a program of JAX compiles each on its own.
+        columns = xp.stack([xp.where(counted, xp.ones_like(numbers), 0), others, *parts, rest], 1)
+        counts, others, *parts = self.sums(columns, group).T
+        total = functools.reduce(lambda sums, part: part + sums, parts[::-1])
         return (total / xp.clip(counts, 1, None) * unit + others)[group], counts[group]
 
     def numbered(self, *labels: Any) -> tuple[Any, Any]:

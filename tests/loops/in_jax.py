@@ -31,15 +31,15 @@ def flax_example(rewards, terminal_masks, values, discount, gae_param):
     return swept(deltas, terminal_masks, discount * gae_param)
 
 
+def step(total, row):  # outside of the loop, because JAX would compile a new function with each call
+    total = row[0] + row[1] * total
+    return total, total
+
+
 @says("fastgae.gae(rewards, values, terminated, gamma=gamma, gae_lambda=gae_lambda)")
 def one_env(r_t, discount_t, values, lambda_):
     deltas = r_t + discount_t * values[1:] - values[:-1]
-
-    def step(total, row):
-        total = row[0] + row[1] * lambda_ * total
-        return total, total
-
-    return jax.lax.scan(step, 0.0, (deltas, discount_t), reverse=True)[1]
+    return jax.lax.scan(step, 0.0, (deltas, discount_t * lambda_), reverse=True)[1]
 
 
 @says(f"fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, {GIVEN})", BOTH)
@@ -56,6 +56,7 @@ def stoix(rewards, values, next_values, terminated, truncated, gamma, gae_lambda
 
 
 @says(GAE, BOTH)
+@jax.jit
 def clean_rl(rewards, values, dones, next_value, next_done, gamma=0.99, gae_lambda=0.95):
     dones, values = jnp.concatenate([dones, next_done[None]]), jnp.concatenate([values, next_value[None]])
 

@@ -95,7 +95,9 @@ class Subject:
                 if outputs.arrays and same not in seen:
                     seen.add(same)
                     pulse = self._pulse(reading, "rewards")
-                    settled |= _runs_along_time(pulse)
+                    # Lists have T rows then, and arrays more: values + [last_values] adds arrays.
+                    added = reading.longer_values and "last_values" in reading.given
+                    settled |= _runs_along_time(pulse) and not added
                     yield self._way(reading, outputs, pulse)
 
     def _taken(self, readings: Iterator[Reading]) -> Iterator[tuple[Reading, Outputs]]:

@@ -89,6 +89,16 @@ def higgsfield(next_value, rewards, masks, values, gamma=0.99, tau=0.95):
     return returns
 
 
+@says(GAE, "returns")
+def masks_of_observations(next_value, rewards, masks, values, gamma=0.99, tau=0.95):
+    values, gae, returns = values + [next_value], 0, []  # noqa: RUF005 (lists, as there)
+    for t in reversed(range(len(rewards))):
+        delta = rewards[t] + gamma * values[t + 1] * masks[t + 1] - values[t]
+        gae = delta + gamma * tau * masks[t + 1] * gae
+        returns.insert(0, gae + values[t])
+    return returns
+
+
 @says(GAE)
 def torch_ac(rewards, values, masks, next_mask, next_value, discount, gae_lambda):
     going_on = later(masks, next_mask)

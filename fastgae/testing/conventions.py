@@ -393,20 +393,22 @@ AXES: dict[str, tuple[Choice, ...]] = {
     ),
 }
 
-# What a function may return: words -> an expression. It is known by one of the first three; the others are returned
+# What a function may return: words -> an expression. It is known by one of the first four; the others are returned
 # beside them. All may be normalised.
 OUTPUTS = {
     "advantages": "A",
     "returns": "R",
     "returns of normalised advantages": "A",
+    "normalised returns minus values": "R",
     "values": "V",
     "rewards to go (returns with lambda 1)": "of(1.0) + V",
     "TD(0) targets": "of(0.0) + V",
     "TD errors": "of(0.0)",
     "one more TD step on the returns": "one_step(R)",
 }
-PRIMARY = tuple(OUTPUTS)[:3]
-TOO_EARLY = PRIMARY[2]  # values are added to what is normalised already
+PRIMARY = tuple(OUTPUTS)[:4]
+TOO_EARLY = PRIMARY[2]
+SHIFTED = dict(zip(PRIMARY[2:], (1, -1), strict=True))  # how often values are added to what is normalised already
 
 # Where bootstrap and trace are closed -> the flags to pass to ``gae`` as terminated and truncated.
 GATES = {

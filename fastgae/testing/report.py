@@ -260,7 +260,9 @@ class _Report:
         return {
             "returns_of_normalised_advantages": [name for name, each in outputs if each.base == TOO_EARLY],
             "returns_normalised": [
-                name for name, each in outputs if each.scaling and "returns" in each.base and each.base != TOO_EARLY
+                name
+                for name, each in outputs
+                if each.scaling and "returns" in each.base and "normalised" not in each.base
             ]
             * ("values" in reading.given),
             "one_episode": [ONE_EPISODE if kind.ends else padding] * match.episodes,

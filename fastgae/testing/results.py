@@ -16,7 +16,7 @@ from fastgae.estimators.n_step_returns import n_step_returns
 from fastgae.estimators.reverse_scan import reverse_scan
 from fastgae.estimators.upgo import upgo
 from fastgae.estimators.vtrace import vtrace
-from fastgae.testing.conventions import OUTPUTS, TOO_EARLY, Fields, call_of, expression
+from fastgae.testing.conventions import OUTPUTS, SHIFTED, Fields, call_of, expression
 
 CLOSE = 1e-4  # relative to the largest number; other conventions differ by far more in a random rollout
 FUNCTIONS = (gae, reverse_scan, discounted_returns, n_step_returns, upgo, vtrace)
@@ -57,7 +57,7 @@ class Output(NamedTuple):
     scaling: Scaling | None = None
 
     def words(self, each_env: bool) -> str:
-        if self.scaling is None or self.base == TOO_EARLY:
+        if self.scaling is None or self.base in SHIFTED:
             return self.base
         how, per_env, ddof, eps = self.scaling
         words = {"env": "per env, " * (per_env and not each_env), "eps": f", eps {eps:g}" * (eps != EPS)}
@@ -113,7 +113,7 @@ class Results:
         array = self._base(output.base)[:rows]
         if output.scaling is not None:
             array = output.scaling(array, self.mask[:rows])
-        return array + self.known["V"][:rows] if output.base == TOO_EARLY else array
+        return array + SHIFTED[output.base] * self.known["V"][:rows] if output.base in SHIFTED else array
 
     def explain(self, arrays: dict[str, Array], bases: tuple[str, ...]) -> dict[str, Output]:
         """Return which of these outputs each array is, and leave out what is none of them."""
@@ -122,7 +122,7 @@ class Results:
             mask = self.mask[: len(got)]
             if len(got) < self.rows:
                 continue
-            plain = (Output(base) for base in bases if base != TOO_EARLY)
+            plain = (Output(base) for base in bases if base not in SHIFTED)
             same = (each for each in plain if close(got, self(each, len(got)), mask))
             first = mask[:, 0].nonzero()[0][:3].tolist()
             scaled = filter(None, (self._scaled(got, base, mask, first) for base in bases))
@@ -132,8 +132,8 @@ class Results:
 
     def _scaled(self, got: Array, base: str, mask: Array, first: list[int]) -> Output | None:
         """Return the output if the array is ``base``, normalised. ``first`` has the first three steps of env 0."""
-        if base == TOO_EARLY:
-            got = got - self.known["V"][: len(got)]
+        if base in SHIFTED:
+            got = got - SHIFTED[base] * self.known["V"][: len(got)]
         right = self._base(base)[: len(got)]
         if not _on_a_line([right.item(t, 0) for t in first], [got.item(t, 0) for t in first]):
             return None

@@ -235,6 +235,16 @@ def reinforce(rewards, dones, gamma):
     return (returns - returns.mean()) / (returns.std() + 1e-8)
 
 
+@says(
+    "fastgae.gae(rewards, values, terminated, last_values=0.0, gamma=gamma, gae_lambda=1)",
+    ("normalised returns (mean 0, std 1)", "normalised returns minus values"),
+    "returns_normalised last_values_missing",
+)
+def ppo_pytorch(rewards, is_terminals, state_values, gamma):
+    returns = reinforce(rewards, is_terminals, gamma)
+    return returns, returns - state_values
+
+
 @says("fastgae.discounted_returns(rewards, terminated=None, last_values=last_values, gamma=gamma)", "returns")
 def returns_only(rewards, bootstrap_value, discount):
     return swept(np.append(rewards, bootstrap_value), np.ones(len(rewards) + 1), discount)[:-1]

@@ -40,9 +40,9 @@ NAMES_ELSEWHERE = {
     "prev_done": "prev_dones",
     "mask": "masks sample_mask response_mask response_masks completion_mask attention_mask loss_mask action_mask valid "
     "valids valid_mask",
-    "gamma": "γ discount discounts discount_factor gammas gae_gamma",
-    "gae_lambda": "λ lambda_ lam lambd lamda lmbda lbda lambda1 lambda_gae gae_lam gae_tau gae_param trace_decay "
-    "trace_decay_param tau lambda_coefficient lamb td_lambda",
+    "gamma": "γ discount discounts discount_factor discount_rate gammas gae_gamma",
+    "gae_lambda": "λ lambda_ _lambda lam lambd lamda lmbda lbda lambda1 lambda_gae gae_lam gae_tau gae_param "
+    "trace_decay trace_decay_param tau lambda_coefficient lamb td_lambda",
     "lambda_": "λ gae_lambda lam lambd lamda lmbda lbda lambda1 tau lambda_coefficient td_lambda",
     "groups": "group group_ids group_size num_generations uid uids prompt_ids prompt prompts",
     "scale": "normalize scale_rewards norm_adv_by_std_in_grpo",

@@ -42,7 +42,7 @@ _SECOND = {
     "terminated": "done dones",
     "values": "bootstrap_values",
     "next_values": "next_value value_next v_t",
-    "last_values": "next_values next_val final_value terminal_value",
+    "last_values": "next_values next_val v_s_ final_value final_values terminal_value",
     "final_values": "bootstrap_values",
     "discounts": "discount discounts",
     "next_done": "done dones fdones",

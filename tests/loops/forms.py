@@ -40,6 +40,15 @@ says("", "one row late", "the same bits as this call")(
 says("", "outputs result: advantages")(
     lambda rewards, values, dones: np.pad(gae(rewards, values, dones), [(0, 1), (0, 0)])  # one result more
 )
+# MorvanZhou's is the one after the last step.
+says("", "v_s_ (last_values)")(
+    lambda rewards, dones, v_s_: fastgae.discounted_returns(rewards, dones, last_values=v_s_, gamma=0.9)
+)
+says("", "final_values (last_values), discount_rate (gamma), _lambda (gae_lambda)")(
+    lambda rewards, values, dones, final_values, discount_rate, _lambda: gae(
+        rewards, values, dones, last_values=final_values, gamma=discount_rate, gae_lambda=_lambda
+    )
+)
 # Calls that slice along time are written for NumPy arrays with time first.
 says("last_row_dropped", "the same bits as this call, with arrays of shape (T, N)")(
     lambda rewards, values, dones: gae(rewards[:, :-1], values, dones[:, :-1], time_axis=1)

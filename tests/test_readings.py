@@ -216,6 +216,7 @@ def test_functions_that_cannot_be_identified():
         (np.zeros((500, 50)), "identify takes a function, and got ndarray: .* look at arrays with fastgae.diagnose"),
         (OfUnknownArguments(), "cannot tell the arguments of OfUnknownArguments: pass a lambda that calls it"),
         (lambda rewards, values: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda rewards, values: {}[rewards.shape], r"most often KeyError: \(7, 5\)"),  # and not that lists have none
         (lambda rewards, values: None, "returned no floats of the shape of rewards, but None: pass a lambda"),
         (lambda rewards, values: rewards.sum(), r"rewards, but float32 of shape \(\) and dtype float32: pass a lambda"),
         (lambda rewards, values: (), "returned no floats of the shape of rewards, but nothing: pass a lambda"),

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from fastgae._call import Array
 from fastgae._canonical.arguments import as_number, as_share
 from fastgae._diagnose.report import Finding, Places, as_html, as_text
 from fastgae.testing.conventions import MISTAKES, NOTHING, ODD, ONE_EPISODE, TOO_EARLY, Fields, call_of, composed
 from fastgae.testing.readings import ENDS, Outputs, converted, roles_of
 from fastgae.testing.results import CLOSE, Output
-from fastgae.testing.rollouts import tiny_rollouts
+from fastgae.testing.rollouts import Probe, tiny_rollouts
 from fastgae.testing.search import NOT_EXACT, SMALL, Match, Subject
 
 BOTH = " with both flags at the same ends"
@@ -302,7 +303,11 @@ class _Report:
         match, reading, name = self.match, self.match.reading, self.subject.name
         meant = {n: Output("returns") if each.base == TOO_EARLY else each for n, each in match.outputs.items()}
 
-        different = partial(self.subject.differing, match._replace(outputs=meant), self.right)
+        def different(rollout: Probe) -> dict[str, list[Array]]:
+            """Return the outputs that differ there. NaN, as Bessel's std of one number, shows no mistake."""
+            differing = self.subject.differing(match._replace(outputs=meant), self.right, rollout)
+            return {name: pair for name, pair in differing.items() if np.isfinite(pair[0]).all()}
+
         tiny = [*tiny_rollouts(reading.kind, self.subject.numbers)]
         large = (each._replace(rewards=1000 * each.rewards) for each in tiny)
         shown = next(filter(different, itertools.chain(tiny, large)), None)

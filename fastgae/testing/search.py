@@ -107,7 +107,7 @@ class Subject:
             try:
                 outputs = called(self.function, reading, self.rollout(reading))
             except Exception as error:
-                errors += [error] * (reading.flags == "float32")
+                errors += [error] * (reading.flags == "float32" and reading.layout.words.startswith("arrays"))
                 continue
             self.returned = self.returned or outputs
             yield reading, outputs
@@ -340,8 +340,9 @@ class Subject:
         if reading.kind.ends == 2 and not reading.given & {"final_values", "next_values"} and "values" in reading.given:
             fields["n"] = "np.where({u}, {v}, {following})"  # the best that it can do
         results = Results(fields, names_of(self.rollout(reading), reading, numbers[0]))
+        bases = [Output(base) for base in PRIMARY["values" not in reading.given : 2]]
         near = {
-            name: min(map(Output, PRIMARY[:2]), key=lambda each: np.abs(results(each, len(array)) - array).sum())
+            name: min(bases, key=lambda each: np.abs(results(each, len(array)) - array).sum())
             for name, array in outputs.arrays.items()
         }
         return Match(reading, numbers[0], (), fields, near, False, False, len(outputs.arrays))

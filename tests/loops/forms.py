@@ -228,6 +228,11 @@ says("value_of_the_same_state", "final_values=values, gamma=0.99", "final_values
         rewards + np.float32(0.99) * values * time_outs, values, dones, last_values=last_values
     )
 )
+# There, each number is finite, and results of a function without values are returns.
+says("returns_of_normalised_advantages", "differ: rewards = [[0], [0]]")(
+    lambda rewards, values: fastgae.normalize(gae(rewards, values, None, last_values=0.0), ddof=1) + values
+)
+says("unknown", "fastgae returns [1], by fastgae.discounted_returns(")(lambda rewards, gamma: np.tanh(rewards))
 says("unknown", "final_values=values")(  # the best that it can do
     lambda rewards, values, terminated, truncated, last_values: np.tanh(
         gae(rewards, values, terminated, truncated=truncated, last_values=last_values, final_values=values)

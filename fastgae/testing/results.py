@@ -46,7 +46,8 @@ class Scaling(NamedTuple):
         count = mask.sum(axis)
         mean = np.where(mask, array, 0).sum(axis, np.float64) / count
         variance = np.where(mask, (array - mean) ** 2, 0).sum(axis) / (count - self.ddof)
-        variance = np.where(variance > 0.0, variance, np.nan)  # nobody agrees on what 0 / 0 is
+        # Nobody agrees on what 0 / 0 is, nor on an eps, which counts where numbers are nearly equal.
+        variance = np.where(variance > 1e-3 * mean**2, variance, np.nan)
         return SCALINGS[self.how](array, mean, np.sqrt(variance) + self.eps)
 
 

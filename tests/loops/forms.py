@@ -178,6 +178,14 @@ says("", "a step before a masked one ends the sequence", mask="mask")(
 )
 
 
+# Two numbers that are nearly equal have a small std, so any eps counts there.
+@says("", "normalised advantages (mean 0, std 1) convention")
+def with_another_eps(rewards, values, dones, last_value):
+    assert rewards.ndim == 1
+    advantages = gae(rewards, values, dones, last_values=last_value, gamma=0.95, gae_lambda=0.95)
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-6)
+
+
 # What they return.
 says("", "n_step_returns(rewards, values, terminated, last_values=last_values, n=5, gamma=0.99)")(
     lambda rewards, values, dones, last_values: fastgae.n_step_returns(

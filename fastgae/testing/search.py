@@ -155,12 +155,12 @@ class Subject:
         words, rollouts = f"{steps} step{'s' * (steps > 1)}{where}", self.raised.setdefault(what, [])
         rollouts += [words] * (words not in rollouts)
 
-    def _pulse(self, reading: Reading, name: str) -> dict[str, Array]:
-        """Return the results for one number 1 in row 3 of env 1, and 0 elsewhere."""
+    def _pulse(self, reading: Reading, *names: str) -> dict[str, Array]:
+        """Return the results for a number 1 in row 3 of env 1 of these arrays, and 0 elsewhere."""
         blank = self.rollout(reading).map(np.zeros_like)
-        numbers = getattr(blank, name)
-        numbers[3, 1] = 1.0
-        blank = blank._replace(mask=~blank.mask, ratios=blank.ratios + 1, **{name: numbers})
+        for name in names:
+            getattr(blank, name)[3, 1] = 1.0
+        blank = blank._replace(mask=~blank.mask, ratios=blank.ratios + 1)
         outputs = self.called(reading, blank)
         return outputs.arrays if outputs else {}
 
@@ -185,19 +185,20 @@ class Subject:
     def _measured(self, reading: Reading, pulse: dict[str, Array]) -> list[tuple[float, float]]:
         """Return what gamma and gae_lambda may be, the most plausible first.
 
-        A reward or a value of 1 shows in the rows before it as powers of their product, also in normalised results.
+        A reward or a value of 1 shows in the rows before it as powers of their product, also in normalised results. Of
+        both in the same row, returns show gamma one row before.
         """
         gamma, gae_lambda = self.numbers
         if len(reading.takes) == 2:
             return [self.numbers]
         found: list[tuple[float, float]] = []
-        of_values = self._pulse(reading, "values")
+        of_values, of_both = self._pulse(reading, "values"), self._pulse(reading, "rewards", "values")
         # In the order of the outputs, because the order of a set of names changes from process to process.
-        for name in [name for name in pulse if name in of_values]:
-            rewards, values = (each[name][:, 1] - each[name][-1, 1] for each in (pulse, of_values))
+        for name in [name for name in pulse if name in of_values and name in of_both]:
+            rewards, values, both = (each[name][:, 1] - each[name][-1, 1] for each in (pulse, of_values, of_both))
             decay = rewards[0] / rewards[1] if rewards[1] else 0.0
-            one_step = values[2] if abs(values[3]) < 1e-6 else -values[2] / values[3]
-            for discount in (gamma,) if "gamma" in reading.takes else (decay + one_step, decay):
+            measured = both[2] / both[3] if abs(values[3]) < 1e-6 else decay - values[2] / values[3]
+            for discount in (gamma,) if "gamma" in reading.takes else (measured, decay):
                 if 0.0 < discount <= 1.0 + 1e-5:
                     takes_lambda = "gae_lambda" in reading.takes
                     found.append((_written(discount), gae_lambda if takes_lambda else _written(decay / discount)))

@@ -186,6 +186,14 @@ def with_another_eps(rewards, values, dones, last_value):
     return (advantages - advantages.mean()) / (advantages.std() + 1e-6)
 
 
+# Coefficients of normalised returns: a pulse of a value alone shows no gamma there.
+says("returns_normalised", "last_values=last_values, gamma=1, gae_lambda=0.9)")(
+    lambda rewards, values, dones, last_values: fastgae.normalize(
+        fastgae.gae(rewards, values, dones, last_values=last_values, gamma=1.0, gae_lambda=0.9).returns
+    )
+)
+
+
 # What they return.
 says("", "n_step_returns(rewards, values, terminated, last_values=last_values, n=5, gamma=0.99)")(
     lambda rewards, values, dones, last_values: fastgae.n_step_returns(

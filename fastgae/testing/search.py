@@ -198,7 +198,7 @@ class Subject:
             rewards, values, both = (each[name][:, 1] - each[name][-1, 1] for each in (pulse, of_values, of_both))
             decay = rewards[0] / rewards[1] if rewards[1] else 0.0
             measured = both[2] / both[3] if abs(values[3]) < 1e-6 else decay - values[2] / values[3]
-            for discount in (gamma,) if "gamma" in reading.takes else (measured, decay):
+            for discount in (gamma,) if "gamma" in reading.takes else (measured, decay, rewards[2] / rewards[3]):
                 if 0.0 < discount <= 1.0 + 1e-5:
                     takes_lambda = "gae_lambda" in reading.takes
                     found.append((_written(discount), gae_lambda if takes_lambda else _written(decay / discount)))

@@ -186,7 +186,12 @@ def with_another_eps(rewards, values, dones, last_value):
     return (advantages - advantages.mean()) / (advantages.std() + 1e-6)
 
 
-# Coefficients of normalised returns: a pulse of a value alone shows no gamma there.
+# Coefficients: a reward shows in few rows of n-step advantages, and a value alone shows no gamma in normalised returns.
+says("", "n_step_returns(rewards, values, terminated, last_values=last_values, n=2, gamma=0.9) - values")(
+    lambda rewards, values, dones, last_values: (
+        fastgae.n_step_returns(rewards, values, dones, n=2, gamma=0.9, last_values=last_values) - values
+    )
+)
 says("returns_normalised", "last_values=last_values, gamma=1, gae_lambda=0.9)")(
     lambda rewards, values, dones, last_values: fastgae.normalize(
         fastgae.gae(rewards, values, dones, last_values=last_values, gamma=1.0, gae_lambda=0.9).returns

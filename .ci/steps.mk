@@ -194,7 +194,8 @@ ray: wheel
 urls: wheel
 	step "recorded data behind URLs"
 	venv urls
-	install "$$(echo "$$work"/wheels/require/*.whl)[remote]" deltalake gcp-storage-emulator "moto[server]" pytest
+	# pip would look for minutes for an s3fs that fits to the newest boto3 of moto, if it met s3fs only in the extra.
+	install "$$(echo "$$work"/wheels/require/*.whl)[remote]" "s3fs>=2025.12" deltalake gcp-storage-emulator "moto[server]" pytest
 	tests "$$repo/tests/urls"
 
 peers: libraries-and-wheel

@@ -239,6 +239,9 @@ def test_tensors_on_a_device(dtype, monkeypatch):
         order = np.random.default_rng(8).permutation(len(call["rewards"]))
         permuted = {name: each[order] if isinstance(each, torch.Tensor) else each for name, each in tensors.items()}
         assert_same_bits(devices.call(group_advantages, permuted).numpy(), got.numpy()[order])
+    left = {"rewards": np.array([1.0, -1.0, 2.0**-200, 0.0]), "groups": np.zeros(4, int)}  # by all passes of a sum
+    got = devices.call(group_advantages, converted(left, torch.from_numpy) | {"scale": "none"})
+    assert_same_bits(got.numpy(), group_advantages(**left, scale="none"))
     rewards, groups = torch.ones(3, requires_grad=True), torch.tensor([0, 0, 1])
     assert not devices.call(group_advantages, {"rewards": rewards, "groups": groups}).requires_grad
     with pytest.raises(TypeError, match=r"groups is not a tensor, .*pass torch.as_tensor"):

@@ -138,3 +138,11 @@ def collected():
             return rollout.collect(envs, num_steps, seed)
 
     return collect
+
+
+@pytest.fixture(scope="session")
+def recorded():
+    """The rows of recorded data that tests of files, URLs and clusters share."""
+    from data.recorded import Recorded  # here, for it needs pyarrow
+
+    return Recorded()

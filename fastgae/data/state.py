@@ -249,7 +249,7 @@ class State:
         return self._mapped(name, kinds[name])[at]
 
     def _mapped(self, name: str, kind: Sequence[Any]) -> Array:
-        return np.memmap(str(self.folder / name), kind[0], "r", shape=(self.rows, *kind[1:]))
+        return np.memmap(self.folder / name, kind[0], "r", shape=(self.rows, *kind[1:]))
 
     def _append(self, line: Mapping[str, Any]) -> None:
         encoded = _encoded(line)

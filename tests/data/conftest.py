@@ -9,13 +9,6 @@ if importlib.util.find_spec("pyarrow") is None:
 
 
 @pytest.fixture(scope="session")
-def recorded():
-    from .recorded import Recorded
-
-    return Recorded()
-
-
-@pytest.fixture(scope="session")
 def few():
     from .recorded import Recorded
 

@@ -4,7 +4,6 @@ import pytest
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
-from data.recorded import Recorded  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,8 +14,3 @@ def cluster():
     context.default_hash_shuffle_parallelism = 3
     yield
     ray.shutdown()
-
-
-@pytest.fixture(scope="session")
-def recorded():
-    return Recorded()

@@ -132,11 +132,6 @@ def got(path):
         return pq.read_table(file)
 
 
-@pytest.fixture(scope="session")
-def recorded():
-    return Recorded()
-
-
 @pytest.fixture(scope="module")
 def few():
     return Recorded(rows=600)

@@ -66,7 +66,7 @@ def check_items(per: str | None, schema: pa.Schema) -> None:
         raise DataError(f"there is no column {per!r} for {argument('label_per')}; there are {', '.join(schema.names)}")
     kind = schema.field(per).type
     try:
-        pa.nulls(0, kind).dictionary_encode()
+        _groups(np.empty(0), pa.nulls(0, plain_type(kind)), {})
     except pa.ArrowNotImplementedError as error:
         raise DataError(f"the column of {argument('label_per')} holds {kind}; expected integers or text") from error
 
@@ -98,7 +98,8 @@ def _groups(numbers: Array, items: pa.Array | None, known: dict[Any, int]) -> Ar
     if items is None:
         return np.full(numbers.size, known.setdefault(None, 0))
     encoded = items.dictionary_encode()
-    names = encoded.dictionary.to_pylist()
+    is_time = pa.types.is_temporal(encoded.dictionary.type)  # Python's has no nanoseconds
+    names = (encoded.dictionary.cast(pa.string()) if is_time else encoded.dictionary).to_pylist()
     if encoded.null_count or any(name != name for name in names):
         raise DataError(f"the column of {argument('label_per')} has a row without an item")
     of_names = np.array([known.setdefault(name, len(known)) for name in names], np.int64)

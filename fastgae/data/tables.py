@@ -183,7 +183,7 @@ def json_lines(path: Path) -> list[Part]:
 def _listed(items: Sequence[Any]) -> pa.Table:
     """Return objects as a table of all their columns. What one lacks is missing there."""
     if other := [item for item in items if not isinstance(item, dict)]:
-        raise DataError(f"a list of rows holds {other[0]!r}; expected objects")
+        raise ValueError(f"a list of rows holds {other[0]!r}; expected objects")
     names = dict.fromkeys(name for item in items for name in item)
     return pa.table({name: [item.get(name) for item in items] for name in names})
 

@@ -62,12 +62,13 @@ def test_labels_per_task(tmp_path, recorded):
     """The same thresholds for every memory, order and normalization."""
     rows, out, advantages = np.arange(ROWS), tmp_path / "out.parquet", recorded.result.advantages
     scattered, task = np.random.default_rng(0).permutation(ROWS), recorded.episode % 5
-    for quantile, order, options in (
-        (0.7, rows, {"memory": limit(100)}),
-        (0.1, rows, {"normalize": "global"}),
-        (0.999, scattered, {"memory": limit(300)}),
+    for quantile, order, kind, options in (
+        (0.7, rows, pa.int64(), {"memory": limit(100)}),
+        (0.1, rows, pa.duration("ns"), {"normalize": "global"}),
+        (0.999, scattered, pa.duration("ns"), {"memory": limit(300)}),
     ):
-        source = write(recorded.table(task=task).take(order), tmp_path / "a.parquet", 130)
+        column = pa.array(task).cast(kind)
+        source = write(recorded.table(task=column).take(order), tmp_path / "a.parquet", 130)
         thresholds = {str(each): quantile_of(advantages[task == each], quantile) for each in np.unique(task)}
         expected = advantages > np.array([*thresholds.values()], np.float32)[task]
         for resume in (False, True):
@@ -113,6 +114,7 @@ def test_bad_labels(recorded):
             "are 2 columns 'task'; expected",
         ),
         (recorded.table(task=[[0]] * ROWS), of_tasks, r"the column of label_per holds list<.*; expected integers"),
+        (recorded.table(task=[pa.MonthDayNano([0, 0, 0])] * ROWS), of_tasks, "label_per holds month_day_nano_interval"),
     ):
         refused(message, table, error=ValueError, **given)
 

@@ -35,7 +35,7 @@ def test_a_list_of_rows(tmp_path):
     rows = [{"episode": each // 2, "rewards": each, "values": 0.0} for each in range(4)]
     text = b"\xef\xbb\xbf" + json.dumps(rows).encode()  # with a byte order mark, as editors on Windows write it
     assert advantages(written(tmp_path / "a.json", text)) == [1, 1, 5, 3]
-    refused("holds 7; expected objects", written(tmp_path / "b.json", json.dumps([*rows, 7])))
+    refused("b.json .* a list of rows holds 7; expected objects", written(tmp_path / "b.json", json.dumps([*rows, 7])))
 
 
 def test_objects_over_several_lines_and_blocks(tmp_path, monkeypatch):

@@ -142,7 +142,7 @@ def csv(path: Path) -> list[Part]:
                 return _forward(path, named, rows, partial(found, kinds, named))
             kinds |= times
         except pa.ArrowInvalid as error:
-            if (wrong := CONVERSION.search(str(error))) is None:
+            if (wrong := CONVERSION.search(str(error))) is None or wrong[2] == "string":  # which is the last type
                 raise
             kinds[schema.names[int(wrong[1])]] = WIDER.get(wrong[2], pa.string())
 

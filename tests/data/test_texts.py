@@ -84,12 +84,15 @@ def test_quotes_spaces_after_commas_and_nan(tmp_path, monkeypatch):
     assert advantages(written(tmp_path / "a.csv", "\n".join(lines))) == [3, 1.5]
 
 
-def test_other_encodings_are_named(tmp_path):
+def test_other_encodings_are_named(tmp_path, monkeypatch):
     for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
         text = "\ufeff" * (encoding != "utf-16") + "rewards\tvalues\n1\t0\n"
         refused(
             "a.tsv is UTF-16, as Excel saves it: save it as UTF-8", written(tmp_path / "a.tsv", text.encode(encoding))
         )
+    monkeypatch.setattr(tables, "BLOCK", 64)
+    text = "episode,rewards,values\n" + "1,1,0\n" * 20 + "é,1,0\n"
+    refused("a.csv cannot be read: .* invalid UTF8", written(tmp_path / "a.csv", text.encode("latin-1")))
 
 
 def test_names_that_a_float_cannot_hold(tmp_path):

@@ -14,6 +14,7 @@ from fastgae.data.errors import DataError, naming, reading
 from fastgae.data.rows import Batches, Made, Part, Rows, is_list
 
 FLAGS = ("terminated", "truncated", "done")
+OF_STEPS = (*FLAGS, "mask", "next_values")  # roles whose lists have no item of the state behind the last step
 AT_ONCE = 1024  # rows to read in order to count their steps
 
 
@@ -83,7 +84,8 @@ class Lists(NamedTuple):
         if (steps := lengths[roles["rewards"]]) is None:
             raise DataError(f"{roles['rewards']} has no list in the first row")
         lists = [name for name, length in lengths.items() if name in known or length in (steps, steps + 1)]
-        longer = {f"next_{known.get(name, name)}": name for name in lists if lengths[name] == steps + 1}
+        of_states = [name for name in lists if lengths[name] == steps + 1 and known.get(name) not in OF_STEPS]
+        longer = {f"next_{known.get(name, name)}": name for name in of_states}
         flags = [name for name in names if known.get(name) in FLAGS]
         made = {name: role for name, role in known.items() if role in ("episode", "step") and name not in names}
         episodes = cls(roles["rewards"], lists, longer, flags, made)

@@ -45,6 +45,7 @@ def test_lists_that_do_not_fit(tmp_path):
     for name, wrong, message in (
         ("values", [*rows["values"][:2], [1.0]], r"values has 1 items; expected \d+, as in rewards and the first"),
         ("values", [*rows["values"][:2], None], r"values has no list; expected \d+"),
+        ("terminated", [[False, False, True], [False, True], [False, True]], "terminated has 3 items; expected 2, as"),
         ("rewards", [None, *rows["rewards"][1:]], "rewards has no list in the first row"),
         ("rewards", [[], [], []], "expected|no steps"),
         ("step", [0, 1, 2], r"the column of rewards holds (large_)?list"),

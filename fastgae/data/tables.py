@@ -26,7 +26,8 @@ THE_TABLE = Path("the table")  # stands for a path where an error names one
 END = b"\xff" * 4 + bytes(4)  # of an Arrow stream
 BLOCK = 2**24  # bytes of text to parse at once
 CONVERSION = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+)")
-WIDER = {"null": pa.int64(), "int64": pa.float64()}  # the type of a column of text to try next; else it is text
+# The type of a column of text to try next; else it is text.
+WIDER = {"null": pa.int64(), "int64": pa.bool_(), "bool": pa.float64()}
 PROTOCOL = ("__arrow_c_stream__", "__arrow_c_array__")  # how other libraries give a table
 Tabular: TypeAlias = Any  # what is_table() knows
 

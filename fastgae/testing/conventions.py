@@ -54,7 +54,7 @@ LAMBDA = "multiply the next advantage by gamma * gae_lambda"
 MISTAKES = {
     "flags_late": (
         "each episode runs on for one step, into the first step of the next episode",
-        f"{OWN_ROW}; if row t is about step t, a lambda that passes its last row as next_done says so",
+        f"{OWN_ROW}; if row t is about step t, names={{...: 'done'}} says so",
     ),
     "flags_early": (
         "each episode ends one step too early",

@@ -69,6 +69,7 @@ NOTES = {
 OF_BOTH = {"done", "going_on", "starts", "not_starts"}  # flags of both ends of an episode
 ENDS = {*OF_BOTH, "terminated", "discounts"}
 NEXT_FLAGS = {"next_done": ("done", "starts"), "next_going_on": ("going_on", "not_starts")}
+SWITCHES = {"mask", *FLAGS, *NEXT_FLAGS}  # what may be True by default; discount=True is no number
 COPIES = {"torch": ("torch", "tensor"), "jax": ("jax.numpy", "array")}
 
 
@@ -94,6 +95,8 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
             raise ValueError(f"names[{name!r}] is {role!r}; expected one of {', '.join(WORDS)}")
     filled = getattr(function, "keywords", {})  # of functools.partial
     possible = {name: roles_of(name) for name in parameters if name in named and name not in filled}
+    switches = [name for name in possible if isinstance(parameters[name].default, bool)]
+    possible |= {name: tuple(role for role in possible[name] if role in SWITCHES) for name in switches}
     possible |= {name: () if role is None else (role,) for name, role in given.items()}
     for name, roles in possible.items():
         if not roles and name in named and parameters[name].default is inspect.Parameter.empty:
@@ -108,13 +111,15 @@ def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | 
     found = [_fitted(dict(zip(possible, roles, strict=True)), given) for roles in itertools.product(*possible.values())]
     sensible = [roles for roles in found if roles and "rewards" in roles.values()]
     if not sensible:
-        usual = {name: roles[0] for name, roles in possible.items()}
-        shared = {role: " and ".join(name for name in usual if usual[name] == role) for role in usual.values()}
-        same = "; ".join(f"{names} are all {role}" for role, names in shared.items() if " and " in names)
+        usual = {name: "flags of both ends" if roles[0] in OF_BOTH else roles[0] for name, roles in possible.items()}
+        shared = {role: [name for name in usual if usual[name] == role] for role in usual.values()}
+        alike = {role: names for role, names in shared.items() if len(names) > 1}
+        same = "; ".join(f"{' and '.join(names)} are all {role}" for role, names in alike.items())
         alone = "next_done has no done or starts beside it (next_going_on: going_on or not_starts)"
         wrong = (same or alone) if "rewards" in shared else "no argument of the function is rewards"
+        unsure = ", ".join(f"{name!r}: ..." for names in alike.values() for name in names) or '...: "rewards"'
         raise TypeError(
-            f'{wrong}: say what they are with names={{...: "rewards"}}, where None leaves one out, or call it in '
+            f"{wrong}: say what they are with names={{{unsure}}}, where None leaves one out, or call it in "
             f"a lambda that names them: {line}"
         )
     return sensible
@@ -136,7 +141,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 def _fitted(roles: dict[str, str], said: Container[str]) -> dict[str, str] | None:
     """Return roles that fit together, or None: no role twice, and ``done`` alone is both ends, unless it is said."""
     for following, (own, begins) in NEXT_FLAGS.items():
-        if following in roles.values():
+        if following in roles.values() and not any(roles[name] == own for name in roles if name in said):
             roles = {name: begins if role == own else role for name, role in roles.items()}
             if begins not in roles.values():
                 return None

@@ -29,6 +29,10 @@ says("", "dones (terminated)", dones="terminated")(
 says("", "next_value (next_values), next_done (done); passed as")(
     lambda reward, value, next_value, next_done: gae(reward, value, next_done, next_values=next_value)
 )
+# Whoever says that they are flags of the steps is believed, also beside the flag after the last step.
+says("", "dones (done), last_value (last_values), next_done; passed as", dones="done")(
+    lambda rewards, values, dones, last_value, next_done: gae(rewards, values, dones, last_values=last_value)
+)
 # RLinf
 says("", "flags with T + 1 rows, of which step t has row t + 1")(
     lambda rewards, values, dones: gae(rewards, values, dones[1:])
@@ -89,6 +93,14 @@ def of_columns(rewards, values):
 @says("", "num_steps (steps)", "the same bits as this call arguments")  # SheepRL
 def of_so_many_steps(rewards, values, dones, last_values, num_steps):
     return gae(rewards[:num_steps], values, dones, last_values=last_values)
+
+
+# A switch is no number.
+says("", "last_values, gamma, gae_lambda; passed as")(
+    lambda rewards, values, dones, last_values, gamma, gae_lambda, discount=True: gae(
+        rewards, values, dones, last_values=last_values, gamma=gamma if discount is True else 1.0, gae_lambda=gae_lambda
+    )
+)
 
 
 @says("", "next_mask (next_going_on)")

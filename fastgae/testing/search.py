@@ -319,11 +319,19 @@ class Subject:
                     yield name, array, expected
 
     def error(self, match: Match) -> float:
-        """Return the largest difference from the convention in some random rollouts; 0 only for the same bits."""
+        """Return the largest difference from the convention in some random rollouts; 0 only for the same bits.
+
+        It is infinite without results for a longer rollout than the search has: a few rows may agree by chance.
+        """
         most = MOST_OF_JAX if match.reading.library == "jax" else np.inf
         sizes = (size for size in SIZES if size[1] <= most)
         rollouts = (self.rollout(match.reading, seed, steps, match.episodes, scale) for seed, steps, scale in sizes)
-        return max((_off(*pair) for _, *pair in self.beside(match, match.fields, rollouts)), default=0.0)
+        found = [
+            (len(rollout.rewards), _off(*pair))
+            for rollout in rollouts
+            for _, *pair in self.beside(match, match.fields, [rollout])
+        ]
+        return max(error for _, error in found) if any(steps > STEPS for steps, _ in found) else np.inf
 
     def differing(self, match: Match, fields: Fields, rollout: Probe, where: str = "") -> dict[str, list[Array]]:
         """Return the outputs that differ from a convention in a rollout, and what each is in both."""

@@ -143,7 +143,7 @@ def _fitted(roles: dict[str, str], said: Container[str]) -> dict[str, str] | Non
     for following, (own, begins) in NEXT_FLAGS.items():
         if following in roles.values() and not any(roles[name] == own for name in roles if name in said):
             roles = {name: begins if role == own else role for name, role in roles.items()}
-            if begins not in roles.values():
+            if begins not in roles.values() and {*roles.values()} & {*FLAGS, "discounts"}:
                 return None
     given = {*roles.values()}
     unsaid = {name: roles_of(name) for name in roles if name not in said}
@@ -218,11 +218,13 @@ class Reading(NamedTuple):
         two = given & {"truncated", "not_truncated"} or (given & OF_BOTH and given & {"terminated", "discounts"})
         begins = {"starts", "not_starts"} & given and not given & {*NEXT_FLAGS} and not self.longer_flags
         envs = 2 if self.layout.each_env else 5  # 5: no result of many envs has as many rows, so its shape tells
-        return Kind(envs, 2 if two else int(bool(given & ENDS)), "mask" in given, bool(begins))
+        only_last = bool(given & {*NEXT_FLAGS}) and not given & ENDS
+        return Kind(envs, 2 if two else int(only_last or bool(given & ENDS)), "mask" in given, bool(begins), only_last)
 
     def __str__(self) -> str:
         passed = ", ".join(name if name == role else f"{name} ({role})" for name, role in self.roles.items())
         notes = [f"; {NOTES[role].format(name)}" for name, role in self.roles.items() if role in NOTES]
+        notes += ["; it is terminated[-1], and no other step ends an episode"] * self.kind.only_last
         own_row = self.given & {*FLAGS} - {"starts", "not_starts"}
         rows = f", flags with T + 1 rows{', of which step t has row t + 1' * bool(own_row)}" * self.longer_flags
         more = ", values with T + 1 rows" * self.longer_values + rows
@@ -241,7 +243,7 @@ def inner_readings(roles: dict[str, str], library: str, layout: Layout, longer: 
         both if "values" in given and "next_values" not in given else both[:1],
         both if takes_flags else both[:1],
         both if given & {"last_values", *NEXT_FLAGS} else both[:1],
-        ("float32", "bool") if takes_flags or "mask" in given else ("float32",),
+        ("float32", "bool") if given & {*FLAGS, *NEXT_FLAGS, "mask"} else ("float32",),
     ):
         if not longer if library == "jax" else any(choices[:2]) == longer:
             yield Reading(roles, library, layout, *choices)

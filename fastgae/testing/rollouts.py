@@ -72,6 +72,7 @@ class Kind(NamedTuple):
     ends: int  # in how many ways an episode may end: none, by one flag or by two
     masked: bool
     open_end: bool  # no argument says whether the last step ends an episode
+    only_last: bool = False  # no argument says whether other steps end one
     episodes: bool = False  # each env is one episode; if masked, with rows of padding after it
 
 
@@ -93,6 +94,8 @@ def random_rollout(seed: int, steps: int, kind: Kind, coefficients: Any, scale: 
         which = np.where(row == lengths - 1, last, kind.ends)
     elif kind.open_end:
         which[-1] = 2
+    elif kind.only_last:
+        which[:-1] = 2
     ratios = np.exp(rng.normal(size=shape)).astype(np.float32)
     ended = (which == 0) & (kind.ends > 0), (which == 1) & (kind.ends > 1)
     probe = Probe(rewards, values, *ended, final_values, mask, ratios, *coefficients)
@@ -104,7 +107,7 @@ def tiny_rollouts(kind: Kind, coefficients: Any) -> Iterator[Probe]:
     for steps in (1, 2, 3):
         for pattern in itertools.product(range(kind.ends + 1), repeat=steps):
             ended = np.array(pattern)[:, np.newaxis]
-            if kind.open_end and ended[-1]:
+            if (kind.open_end and ended[-1]) or (kind.only_last and ended[:-1].any()):
                 continue
             count = np.arange(1, steps + 2, dtype=np.float32)[:, np.newaxis]
             ones = np.ones((steps, 1), np.float32)

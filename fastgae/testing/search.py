@@ -246,10 +246,11 @@ class Subject:
             self.slips = tuple(choice for choice in shorter.choices if shorter.whole and choice.name in SHORT)
         return found
 
-    def of_many_envs(self, outputs: Mapping[str, Output]) -> list[str]:
-        """Return the first layout of many envs in which the function has returned these outputs, in words."""
+    def of_many_envs(self, match: Match) -> list[str]:
+        """Return the first layout of many envs in which the function has returned the same outputs, in words."""
         ways = (way for longer in (False, True) for way in self.ways(longer) if not way.reading.layout.each_env)
-        return [way.reading.layout.words for way in ways if outputs.keys() <= way.outputs.arrays.keys()][:1]
+        same = (way for way in ways if way.reading.roles == match.reading.roles)
+        return [way.reading.layout.words for way in same if match.outputs.keys() <= way.outputs.arrays.keys()][:1]
 
     def _match(self, longer: bool) -> Match | None:
         some: Match | None = None

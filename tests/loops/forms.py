@@ -33,6 +33,11 @@ says("", "next_value (next_values), next_done (done); passed as")(
 says("", "dones (done), last_value (last_values), next_done; passed as", dones="done")(
     lambda rewards, values, dones, last_value, next_done: gae(rewards, values, dones, last_values=last_value)
 )
+# A flag of the last step alone
+says(
+    "",
+    "done (next_done); it is terminated[-1], and no other step ends an episode; passed as numpy arrays of shape (T,)",
+)(lambda rewards, values, last_value, done: gae(rewards, values, None, last_values=0.0 if done else last_value))
 # RLinf
 says("", "flags with T + 1 rows, of which step t has row t + 1")(
     lambda rewards, values, dones: gae(rewards, values, dones[1:])

@@ -73,6 +73,13 @@ def odd_calls(seed):
     lengths, rows = np.repeat(np.arange(48, 64), 4), np.arange(64)[:, np.newaxis]
     call = call_of(*rng.normal(size=(2, 64, 64)), rows == lengths - 1, 0.0) | {"mask": rows < lengths}
     yield "few of many padded answers have the greatest length", call
+    lengths = np.arange(2, 18)
+    call = call_of(*rng.normal(size=(2, 256, 16)), np.arange(256)[:, np.newaxis] >= lengths - 1, 0.0)
+    yield "flags stay set in the padding", call | {"mask": np.arange(256)[:, np.newaxis] < lengths}
+    ends = ends_after(lambda: rng.integers(5, 12, 4), 256)
+    mask = ends[::-1].cumsum(0)[::-1] > 0
+    call = call_of(np.where(ends, -1.0, 1.0 * mask), rng.normal(size=(256, 8)), ends, 0.0) | {"mask": mask}
+    yield "a usual reward is rare only in the padding", call
     ends = ends_after(lambda: rng.integers(10, 31, 60), 512)
     yield "as many episodes have the greatest length as any other", call_of(*rng.normal(size=(2, 512, 8)), ends)
 

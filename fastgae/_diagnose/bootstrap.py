@@ -47,7 +47,7 @@ def at_truncation(steps: Steps) -> Iterator[Finding]:
     count = number_of(given)
     name = "final_values" if steps.next_values is None else "next_values"
     change = f"pass {name} = V of the observation that the step returned, before the reset"
-    if count >= 2 and not final[given].any() and np.mean(steps.values == 0.0) < 0.01:
+    if count >= 2 and not final[given].any() and np.mean(steps.values[steps.exists] == 0.0) < 0.01:
         yield Finding(
             f"{name} are 0 at all {count:,} truncated steps",
             steps.places(given),

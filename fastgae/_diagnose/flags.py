@@ -13,9 +13,10 @@ from fastgae._diagnose.steps import Steps, by_chance, episode_lengths, jump, med
 
 def inverted(steps: Steps) -> Iterator[Finding]:
     """Find flags that mean the opposite: 1 where the episode goes on."""
-    if steps.shape[0] > 1 and steps.rewards.size >= 16 and np.mean(steps.done) > 0.9:
+    flagged = steps.done[steps.unmasked]
+    if steps.shape[0] > 1 and flagged.size >= 16 and np.mean(flagged) > 0.9:
         yield Finding(
-            f"{number_of(steps.done):,} of {steps.rewards.size:,} steps are flagged as the end of an episode",
+            f"{number_of(flagged):,} of {flagged.size:,} steps are flagged as the end of an episode",
             steps.places(steps.done),
             "no advantage is carried from step to step; the flags seem to mean the opposite (1 where the episode goes "
             "on), unless episodes really last one step",
@@ -166,7 +167,7 @@ def rewards_look_shifted(steps: Steps) -> Shift | None:
 
 def _crowded(steps: Steps) -> bool:
     """Return whether nearly every row has a flag next to it, so that no row can serve for comparison."""
-    return bool(np.mean(steps.done) > 0.4)
+    return bool(np.mean(steps.done[steps.unmasked]) > 0.4)
 
 
 def _jump_at_flags(steps: Steps, found: Shift, numbers: Array) -> bool:
@@ -204,7 +205,7 @@ def parting(steps: Steps) -> Array | None:
     if steps.next_values is None or steps.next_step:
         return None
     parts: Array = np.abs(steps.next_values - steps.next_row) > steps.tolerance
-    return None if np.mean(parts) > 0.3 else parts
+    return None if np.mean(parts[steps.unmasked]) > 0.3 else parts
 
 
 def _shift_by_rewards(steps: Steps) -> Shift | None:
@@ -227,7 +228,7 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
             continue  # episodes that begin in one state may begin with one reward
         same = steps.rewards == reward
         if np.mean(same[here]) <= 0.2:
-            elsewhere = same[~there & ~shifted(steps.done, base + by)]
+            elsewhere = same[_elsewhere(steps, there, base + by)]
             return Shift(
                 by,
                 f"the reward is {reward:g} {_beside(base + by)} at all {count} flags, "
@@ -241,9 +242,15 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
 def _marks(steps: Steps, rows: Array, by: int, pieces: int) -> bool:
     """Return whether these rows, ``by`` rows after the flags, have one reward that is too rare elsewhere for chance."""
     rewards = steps.rewards[rows]
-    elsewhere = steps.rewards[~rows & ~shifted(steps.done, by)] == rewards[0]
+    elsewhere = steps.rewards[_elsewhere(steps, rows, by)] == rewards[0]
     # A usual reward marks nothing: two ends are never neighbours where episodes have two steps or more.
     return bool((rewards == rewards[0]).all() and by_chance(elsewhere, pieces) < 1e-6 and np.mean(elsewhere) < 0.5)
+
+
+def _elsewhere(steps: Steps, rows: Array, by: int) -> Array:
+    """Return the steps to compare these rows with: not masked, and not as far from a flag."""
+    others: Array = steps.unmasked & ~rows & ~shifted(steps.done, by)
+    return others
 
 
 def _are_starts(steps: Steps, rows: Array) -> bool:

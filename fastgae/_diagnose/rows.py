@@ -29,8 +29,7 @@ def reset_rows_without_rewards(steps: Steps) -> Array | None:
     """Return the rows after a done if all of them, and few others, have reward 0 and no flag, or None."""
     if steps.next_step:
         return None
-    ends = steps.done & steps.unmasked
-    after = shifted(ends, 1) & steps.unmasked
+    after = shifted(steps.done, 1) & steps.unmasked
     count = number_of(after)
     if count < 2 or (steps.rewards[after] != 0).any() or steps.done[after].any():
         return None
@@ -38,7 +37,7 @@ def reset_rows_without_rewards(steps: Steps) -> Array | None:
     # A first step may have reward 0 too. If these are reset rows, the rows after them are first steps with rewards.
     second = shifted(after, 1) & steps.unmasked
     # Two steps look like a reset row and one step; and V jumps to a first step, but not to a final observation.
-    if steps.done[second].all() or jump(steps.changes, ends, after):
+    if steps.done[second].all() or jump(steps.changes, steps.done, after):
         return None
     rewarded = number_of(steps.rewards[second])
     return after if by_chance(elsewhere, count) < 1e-3 and rewarded > 0.5 * number_of(second) else None
@@ -88,7 +87,7 @@ def reset_rows_with_rewards(steps: Steps) -> Array | None:
     count = number_of(rewarded)
     # If the rows before or after these have no reward instead, the flags are a step early or late.
     beside = [steps.rewards[shifted(after, by) & steps.unmasked] == 0 for by in (-1, 1)]
-    elsewhere = steps.rewards == 0
+    elsewhere = steps.rewards[steps.unmasked] == 0
     off = any(zero.all() and by_chance(elsewhere, len(zero)) < 1e-3 for zero in beside)
     many = count >= 2 and count >= 0.5 * number_of(after)
     # V changes where an episode begins: after a reset row, and not before it.

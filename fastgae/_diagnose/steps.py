@@ -26,10 +26,13 @@ class Steps:
         self.values = self.matrix(given.values)[: len(self.rewards)]
         self.next_values = None if given.next_values is None else self.matrix(given.next_values)
         self.discounts = self.matrix(np.broadcast_to(given.gamma, given.rewards.shape))
-        self.terminated, self.truncated = self.flags(given.terminated), self.flags(given.truncated)
-        self.done = self.terminated | self.truncated
         self.exists = self.flags(given.mask, True)  # the steps that the recursion does not skip
         self.unmasked = self.flags(mask, True)  # those that the caller did not mask, also reset rows of autoreset
+        # Flags of masked steps are never read. Padding may have them in all rows.
+        self.terminated, self.truncated = (
+            self.flags(each) & self.unmasked for each in (given.terminated, given.truncated)
+        )
+        self.done = self.terminated | self.truncated
         # Whether each env is one sequence, such as the tokens of an answer: the call says so by its flags.
         self.sequences = not self.done.any() and (given.terminated is None or mask is not None)
 
@@ -75,7 +78,7 @@ class Steps:
     @functools.cached_property
     def tolerance(self) -> float:
         """Return the difference below which two values count as the same value, computed twice."""
-        finite = self.values[np.isfinite(self.values)]
+        finite = self.values[self.unmasked & np.isfinite(self.values)]
         return max(1e-4 * float(finite.std()), 1e-6 * float(np.abs(finite).max())) if finite.size else np.nan
 
     @functools.cached_property

@@ -61,6 +61,7 @@ def odd_calls(seed):
 
     rewards, values = np.where(first, [[[-0.3]], [[0.2]]], rng.normal([0 * ends, 2 * ends]))
     yield "all episodes begin in one state, and so with one reward", call_of(rewards, values, ends)
+    yield "the same, for a critic that says 0 everywhere", call_of(rewards, 0 * values, ends)
     values[1:][ends[1:]] = values[:-1][ends[1:]]
     limits = {"truncated": ends, "final_values": values}
     yield "an agent stands still when the limit comes", call_of(noise[0], values, 0 * ends) | limits

@@ -254,9 +254,8 @@ def _elsewhere(steps: Steps, rows: Array, by: int) -> Array:
 
 
 def _are_starts(steps: Steps, rows: Array) -> bool:
-    """Return whether rows look like first steps from one state: V is the same there, and jumps before."""
-    later = steps.next_row[rows & np.isfinite(steps.next_row)]
-    alike = later.size and np.ptp(steps.values[rows]) <= steps.tolerance < np.ptp(later)
+    """Return whether rows look like first steps from one state: V is the same there, and fits worse before."""
+    alike = np.ptp(steps.values[rows]) <= steps.tolerance
     return bool(alike and median(steps.errors[shifted(rows, -1)]) > median(steps.errors[rows]))
 
 

@@ -52,6 +52,8 @@ SUFFIXES |= dict.fromkeys((".arrow", ".feather", ".ipc"), ARROW) | dict.fromkeys
 SUFFIXES |= dict.fromkeys((".json", ".jsonl", ".ndjson"), JSON)
 # The name of an .npy file is the name of its array, so such a file needs its suffix; text begins in any way.
 STARTS = {b"PAR1": PARQUET, b"ARROW1": ARROW, b"\xff" * 4: STREAM, b"\x89HDF\r\n\x1a\n": HDF5, b"PK\x03\x04": ZIP}
+COMPRESSED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "Zstandard"}
+STARTS |= COMPRESSED
 
 
 def path_of(what: str, name: Any) -> Path:
@@ -186,7 +188,9 @@ def data_files(source: Path) -> list[Path]:
         if path.suffix.lower() != ".json":  # they are mostly about the data
             kind = by_suffix(path)
             looked_at = kind in (None, CSV, JSON) and path.is_file()
-            kinds[path] = (_by_content(path) if looked_at else None) or kind
+            kind = (_by_content(path) if looked_at else None) or kind
+            # Beside a.csv, b.csv.gz would be left out without a word.
+            kinds[path] = by_suffix(path.with_suffix("")) if kind in COMPRESSED.values() else kind
     found = [[path for path, kind in kinds.items() if kind in group] for group in GROUPS]
     if found[0] and found[1]:
         raise DataError(f"{source} holds {found[0][0].name} and {found[1][0].name}: pass files of one kind")
@@ -278,6 +282,8 @@ def kind_of(path: Path) -> str:
     kind = (log_of(path) if path.is_dir() else None) or _by_content(path) or by_suffix(path)
     if kind == ZIP:
         raise DataError(f"{path} is a zip archive, but not of NumPy's arrays: write them with numpy.savez")
+    if kind in COMPRESSED.values():
+        raise DataError(f"{path} is compressed with {kind}: decompress it first")
     if kind is None:
         raise DataError(f"{path} is of no known format: {', '.join(KINDS)}")
     if kind in LOGS and kind != DELTA:

@@ -1,5 +1,6 @@
 """Which files a path stands for: by content, not by suffix; no hidden ones; none of a table that has deleted rows."""
 
+import gzip
 import os
 import sys
 from pathlib import Path
@@ -66,8 +67,10 @@ def test_files_of_no_known_kind(tmp_path, few):
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     stream = write(few.table(), tmp_path / "a.stream", 60).rename(tmp_path / "stream.arrow")
     stream.write_bytes(stream.read_bytes()[:-8])  # as a killed writer leaves it: whole batches, and no end
-    for folder in ("folder", "tables", "empty", "saved"):
+    for folder in ("folder", "tables", "empty", "saved", "text"):
         (tmp_path / folder).mkdir()
+    (tmp_path / "text" / "a.csv").write_text("rewards,values\n0,1\n")
+    (tmp_path / "text" / "b.csv.gz").write_bytes(gzip.compress(b"rewards,values\n0,1\n"))
     (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     os.mkfifo(tmp_path / "folder" / "e.parquet")
     (tmp_path / "tables" / "info.json").write_text("{}")
@@ -79,6 +82,7 @@ def test_files_of_no_known_kind(tmp_path, few):
         ("d.parquet", "values", r"d\.parquet is not a file"),
         ("folder", "values", r"e\.parquet is not a file"),
         ("empty", "values", "empty holds no file of a known format"),
+        ("text", "values", r"b\.csv\.gz is compressed with gzip: decompress it first"),
         ("saved", "values", "saved holds the splits train, test: pass the folder of one"),
         ("nothing.parquet", "values", r"nothing\.parquet' does not exist"),
         ("broken.parquet", "values", r"broken\.parquet cannot be read"),
@@ -115,6 +119,7 @@ def test_hidden_files_are_no_data(tmp_path, few, monkeypatch):
     (runs / "_SUCCESS").touch()
     (runs / "README.md").write_text("# Runs")
     (runs / "progress.csv").write_text("loss\n1.0\n")  # text beside data is a log
+    (runs / "old.csv.gz").write_bytes(gzip.compress(b"loss\n1.0\n"))
     for pattern in ("runs", "runs/**/*part*", "r*/r*/*"):
         assert_results(computed(str(tmp_path / pattern), tmp_path / "out.parquet"), few)
     assert_results(computed([runs / "run", runs], tmp_path / "out.parquet"), few)  # a file is read once

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "caches.hpp"
@@ -244,12 +245,13 @@ Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollou
     return redone;
 }
 
-// Compute the results with the kernel that takes the shortest time. store_from(bytes) says how to write them if results
-// of that many bytes and more are worth streaming. Return how many steps of long trajectories, which are cut into
-// pieces, had to be computed again.
-template <class Real, class StoreFrom>
-Index gae_with(const Target& target, const CanonicalRollout<Real>& rollout, Index num_threads,
-               const StoreFrom& store_from) {
+// Compute the results with the kernel that takes the shortest time. They have the same bits for every target, every
+// number of threads, and every way to store them; where none is `given`, large ones are streamed. Return how many steps
+// of long trajectories, which are cut into pieces, had to be computed again.
+template <class Real>
+Index gae(const Target& target, const CanonicalRollout<Real>& rollout, Index num_threads,
+          std::optional<Store> given = {}) {
+    const auto store_from = [&](Index least) { return given ? *given : store_of(rollout, least); };
     const Kernels<Real>& kernel = kernels(target, Real());
     const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
     const auto waiting = [](Index vector) { return vector * Index(sizeof(Real)) <= kWaitingVectorBytes; };
@@ -283,17 +285,6 @@ Index gae_with(const Target& target, const CanonicalRollout<Real>& rollout, Inde
     };
     gae_time_major(kernels_of_rows<Real>(target, suits), rollout, threads, store);
     return 0;
-}
-
-// Compute the results. They have the same bits for every target and every number of threads.
-template <class Real>
-Index gae(const Target& target, const CanonicalRollout<Real>& rollout, Index num_threads, Store store) {
-    return gae_with(target, rollout, num_threads, [&](Index) { return store; });
-}
-
-template <class Real>
-Index gae(const Target& target, const CanonicalRollout<Real>& rollout, Index num_threads) {
-    return gae_with(target, rollout, num_threads, [&](Index least) { return store_of(rollout, least); });
 }
 
 // Fill the returns with those of n steps. As many columns are computed at a time as keep n of their rows in a cache.

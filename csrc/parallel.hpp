@@ -79,38 +79,6 @@ void gae_time_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
     });
 }
 
-// The states of every lane at the two ends of its piece: with which its recursion began, and with which it ended.
-template <class Real>
-class PieceEnds {
-public:
-    PieceEnds(Index count, Index states) : count_(count), states_(states), numbers_(2 * count * states) {}
-
-    // Keep the states of the lanes from `first` on.
-    void keep(bool ended, Index first, Index number, const Real* states, Index stride) {
-        for (Index state = 0; state < states_; ++state)
-            std::copy_n(states + state * stride, number, numbers_.data() + place(ended, state, first));
-    }
-
-    // Return whether a lane began with the bits with which the next one ended.
-    bool meet(Index lane) const {
-        bool same = true;
-        for (Index state = 0; state < states_; ++state)
-            same &= std::memcmp(&numbers_[place(false, state, lane)], &numbers_[place(true, state, lane + 1)],
-                                sizeof(Real)) == 0;
-        return same;
-    }
-
-    void read_end(Index lane, Real* states, Index stride) const {
-        for (Index state = 0; state < states_; ++state) states[state * stride] = numbers_[place(true, state, lane)];
-    }
-
-private:
-    Index place(bool ended, Index state, Index lane) const { return (ended * states_ + state) * count_ + lane; }
-
-    Index count_, states_;
-    std::vector<Real> numbers_;
-};
-
 // Return how many numbers of scratch memory a thread needs for lanes of the rollout.
 template <class Real>
 Index lanes_scratch(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout) {
@@ -126,7 +94,15 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
     const Index count = rollout.envs * cut.pieces;
     const Spans spans(count, kernel.width, num_threads);
     const Scratch<Real> scratch(lanes_scratch(kernel, rollout), spans.number);
-    PieceEnds<Real> ends(cut.pieces > 1 ? count : 0, states_of(rollout));
+    // The states with which each piece began and ended, side by side.
+    const Index number_of_states = states_of(rollout);
+    std::vector<Real> kept_states(cut.pieces > 1 ? 2 * count * number_of_states : 0);
+    Real *const began = kept_states.data(), *const ended = began + kept_states.size() / 2;
+    const auto keep = [&](Real* kept, Index first, Index number, const Real* states) {
+        for (Index state = 0; state < number_of_states && cut.pieces > 1; ++state)
+            for (Index i = 0; i < number; ++i)
+                kept[(first + i) * number_of_states + state] = states[state * kBatchLanes + i];
+    };
     const auto lane_at = [&](Index i) {
         return Lane{i / cut.pieces, rollout.steps - (cut.pieces - i % cut.pieces) * cut.steps};
     };
@@ -138,7 +114,7 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
             const Index number = std::min(kBatchLanes, last - first), padded = rounded_up(number, kernel.width);
             Lane lanes[kBatchLanes];
             alignas(64) Real states[kStates * kBatchLanes];
-            for (Index state = 0; state < states_of(rollout); ++state)
+            for (Index state = 0; state < number_of_states; ++state)
                 std::fill_n(states + state * kBatchLanes, padded, Real(0));
             const auto run = [&](Index bottom, Index top, Store how) {
                 kernel.lanes(rollout, lanes, number, bottom, top, states, kBatchLanes, scratch.of(thread), how,
@@ -166,22 +142,24 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
             for (Index i = 0; i < number && (cut.warm_up || rollout.last_advantages); ++i)
                 if (lanes[i].origin + cut.steps == rollout.steps)
                     begin_states(rollout, lanes[i].env, 1, states + i, kBatchLanes);
-            if (cut.pieces > 1) ends.keep(false, first, number, states, kBatchLanes);
+            keep(began, first, number, states);
             run(0, cut.steps, store);
-            if (cut.pieces > 1) ends.keep(true, first, number, states, kBatchLanes);
+            keep(ended, first, number, states);
         }
         kernel.finish(store);
     });
 
     Index redone = 0;
     for (Index i = count - 2; i >= 0 && cut.pieces > 1; --i) {
-        if ((i + 1) % cut.pieces == 0 || ends.meet(i)) continue;  // the last piece of an env has none after it
+        if ((i + 1) % cut.pieces == 0) continue;  // the last piece of an env has none after it
+        const Real* const after = ended + (i + 1) * number_of_states;
+        if (std::memcmp(began + i * number_of_states, after, number_of_states * sizeof(Real)) == 0) continue;
         const Lane lane = lane_at(i);
-        alignas(64) Real states[kStates * kMaxLanes] = {};
-        ends.read_end(i + 1, states, kMaxLanes);
+        alignas(64) Real states[kStates * kBatchLanes] = {};
+        for (Index state = 0; state < number_of_states; ++state) states[state * kBatchLanes] = after[state];
         Prefetching none(prefetch_choices<Real>[0], Store::cached);
-        kernel.lanes(rollout, &lane, 1, 0, cut.steps, states, kMaxLanes, scratch.of(0), Store::cached, none);
-        ends.keep(true, i, 1, states, kMaxLanes);
+        kernel.lanes(rollout, &lane, 1, 0, cut.steps, states, kBatchLanes, scratch.of(0), Store::cached, none);
+        keep(ended, i, 1, states);
         redone += cut.steps;
     }
     return redone;

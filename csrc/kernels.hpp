@@ -201,8 +201,6 @@ struct Kernels {
     // Both take the envs [first, last) of a time-major matrix, or the blocks [first, last) of an env-major one.
     void (*block_sums)(const MaskedMatrix<Real>&, Index first, Index last, double* sums);
     void (*rescale)(const MaskedMatrix<Real>&, Index first, Index last);
-    // Make streamed results visible to all threads. Each thread calls this after its last kernel.
-    void (*finish)(Store);
 };
 
 struct Target {

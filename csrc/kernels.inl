@@ -10,11 +10,6 @@
 #include "moments.inl"
 
 template <class Real>
-void finish(Store store) {
-    if (store == Store::streamed) Vector<Real>::fence();
-}
-
-template <class Real>
 constexpr Kernels<Real> kernels = {
     Vector<Real>::width,                      // vector
     Tile<Real>::lanes,                        // width
@@ -27,5 +22,4 @@ constexpr Kernels<Real> kernels = {
     n_step_returns<Real>,
     block_sums<Real>,
     rescale<Real>,
-    finish<Real>,
 };

@@ -11,6 +11,10 @@
 #include "prefetching.hpp"
 #include "threads.hpp"
 
+#if FASTGAE_X86
+#include <xmmintrin.h>
+#endif
+
 namespace fastgae {
 
 // Results of a rollout with at least this many bytes would not stay in the caches: not together with its inputs in the
@@ -30,6 +34,13 @@ Store store_of(const CanonicalRollout<Real>& rollout, Index least) {
     const Index arrays = 2 + bool(rollout.final_values) + bool(rollout.advantages) + bool(rollout.returns);
     const Index bytes = rollout.steps * rollout.envs * arrays * Index(sizeof(Real));
     return bytes < least ? Store::cached : Store::streamed;
+}
+
+// Make streamed results visible to all threads. Each thread calls this after its last kernel.
+inline void finish([[maybe_unused]] Store store) {
+#if FASTGAE_X86
+    if (store == Store::streamed) _mm_sfence();
+#endif
 }
 
 // Return the kernels of the first target whose vectors suit the rows: this target, or one with shorter vectors.
@@ -75,7 +86,7 @@ void gae_time_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
             begin_states(rollout, first, end - first, states, stride);
             kernel.rows(rollout, first, end, states, stride, scratch, store, prefetching);
         }
-        kernel.finish(store);
+        finish(store);
     });
 }
 
@@ -146,7 +157,7 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
             run(0, cut.steps, store);
             keep(ended, first, number, states);
         }
-        kernel.finish(store);
+        finish(store);
     });
 
     Index redone = 0;
@@ -215,7 +226,7 @@ Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollou
             kernel.flat(rollout, first, cut.steps, 0, cut.steps, carry, store, prefetching);
             keep(0, ended);
         }
-        kernel.finish(store);
+        finish(store);
     });
 
     const Index redone = settle(rollout, cut, begin, started, ended);

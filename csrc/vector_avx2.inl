@@ -12,7 +12,6 @@ struct Vector<float> {
     static Type load(const float* from) { return _mm256_loadu_ps(from); }
     static void store(float* to, Type x) { _mm256_storeu_ps(to, x); }
     static void stream(float* to, Type x) { _mm256_stream_ps(to, x); }
-    static void fence() { _mm_sfence(); }
     static Type all(float x) { return _mm256_set1_ps(x); }
     static Type smaller(Type a, Type b) { return _mm256_min_ps(a, b); }  // returns b if either is NaN
     static Mask at_least(Type a, Type b) { return _mm256_cmp_ps(a, b, _CMP_GE_OQ); }
@@ -64,7 +63,6 @@ struct Vector<double> {
     static void store(double* to, Type x) { _mm256_storeu_pd(to, x); }
     static void store(float* to, Type x) { _mm_storeu_ps(to, _mm256_cvtpd_ps(x)); }
     static void stream(double* to, Type x) { _mm256_stream_pd(to, x); }
-    static void fence() { _mm_sfence(); }
     static Type all(double x) { return _mm256_set1_pd(x); }
     static Type smaller(Type a, Type b) { return _mm256_min_pd(a, b); }
     static Mask at_least(Type a, Type b) { return _mm256_cmp_pd(a, b, _CMP_GE_OQ); }

@@ -12,7 +12,6 @@ struct Vector<float> {
     static Type load(const float* from) { return _mm512_loadu_ps(from); }
     static void store(float* to, Type x) { _mm512_storeu_ps(to, x); }
     static void stream(float* to, Type x) { _mm512_stream_ps(to, x); }
-    static void fence() { _mm_sfence(); }
     static Type all(float x) { return _mm512_set1_ps(x); }
     static Type smaller(Type a, Type b) { return _mm512_min_ps(a, b); }  // returns b if either is NaN
     static Mask at_least(Type a, Type b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
@@ -70,7 +69,6 @@ struct Vector<double> {
     static void store(double* to, Type x) { _mm512_storeu_pd(to, x); }
     static void store(float* to, Type x) { _mm256_storeu_ps(to, _mm512_cvtpd_ps(x)); }
     static void stream(double* to, Type x) { _mm512_stream_pd(to, x); }
-    static void fence() { _mm_sfence(); }
     static Type all(double x) { return _mm512_set1_pd(x); }
     static Type smaller(Type a, Type b) { return _mm512_min_pd(a, b); }
     static Mask at_least(Type a, Type b) { return _mm512_cmp_pd_mask(a, b, _CMP_GE_OQ); }

@@ -39,7 +39,6 @@ struct Vector<float> {
     static void store(float* to, Type a) { vst1q_f32(to, a.x); }
     // NEON's intrinsics have no streaming store.
     static void stream(float* to, Type a) { store(to, a); }
-    static void fence() {}
     static Type all(float x) { return {vdupq_n_f32(x)}; }
     static Type smaller(Type a, Type b) { return select(vcltq_f32(a.x, b.x), a, b); }  // returns b if either is NaN
     static Mask at_least(Type a, Type b) { return vcgeq_f32(a.x, b.x); }
@@ -82,7 +81,6 @@ struct Vector<double> {
     static void store(double* to, Type a) { vst1q_f64(to, a.x); }
     static void store(float* to, Type a) { vst1_f32(to, vcvt_f32_f64(a.x)); }
     static void stream(double* to, Type a) { store(to, a); }
-    static void fence() {}
     static Type all(double x) { return {vdupq_n_f64(x)}; }
     static Type smaller(Type a, Type b) { return select(vcltq_f64(a.x, b.x), a, b); }
     static Mask at_least(Type a, Type b) { return vcgeq_f64(a.x, b.x); }

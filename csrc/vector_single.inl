@@ -18,7 +18,6 @@ struct Single {
         *to = static_cast<Stored>(x);
     }
     static void stream(Real* to, Type x) { *to = x; }
-    static void fence() {}
     static Type all(Real x) { return x; }
     static Type smaller(Type a, Type b) { return a < b ? a : b; }
     static Mask at_least(Type a, Type b) { return a >= b; }

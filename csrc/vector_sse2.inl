@@ -23,7 +23,6 @@ struct Vector<float> {
     static Type load(const float* from) { return _mm_loadu_ps(from); }
     static void store(float* to, Type x) { _mm_storeu_ps(to, x); }
     static void stream(float* to, Type x) { _mm_stream_ps(to, x); }
-    static void fence() { _mm_sfence(); }
     static Type all(float x) { return _mm_set1_ps(x); }
     static Type smaller(Type a, Type b) { return _mm_min_ps(a, b); }  // returns b if either is NaN
     static Mask at_least(Type a, Type b) { return _mm_cmpge_ps(a, b); }
@@ -62,7 +61,6 @@ struct Vector<double> {
     static void store(double* to, Type x) { _mm_storeu_pd(to, x); }
     static void store(float* to, Type x) { _mm_storel_pi(reinterpret_cast<__m64*>(to), _mm_cvtpd_ps(x)); }
     static void stream(double* to, Type x) { _mm_stream_pd(to, x); }
-    static void fence() { _mm_sfence(); }
     static Type all(double x) { return _mm_set1_pd(x); }
     static Type smaller(Type a, Type b) { return _mm_min_pd(a, b); }
     static Mask at_least(Type a, Type b) { return _mm_cmpge_pd(a, b); }

@@ -1,13 +1,9 @@
 // Vectors of the AVX2 target.
 
 template <>
-struct Vector<float> {
-    using Real = float;
-    static constexpr int width = 8;
+struct Vector<float> : VectorOf<float, 8> {
     using Type = __m256;
     using Mask = __m256;  // all bits of a lane are set, or none
-    using Bits = std::int32_t;
-    static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const float* from) { return _mm256_loadu_ps(from); }
     static void store(float* to, Type x) { _mm256_storeu_ps(to, x); }
@@ -50,13 +46,9 @@ struct Vector<float> {
 };
 
 template <>
-struct Vector<double> {
-    using Real = double;
-    static constexpr int width = 4;
+struct Vector<double> : VectorOf<double, 4> {
     using Type = __m256d;
     using Mask = __m256d;
-    using Bits = std::int64_t;
-    static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const double* from) { return _mm256_loadu_pd(from); }
     static Type load(const float* from) { return _mm256_cvtps_pd(_mm_loadu_ps(from)); }

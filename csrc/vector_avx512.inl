@@ -1,13 +1,9 @@
 // Vectors of the AVX-512 target. Masks have registers of their own.
 
 template <>
-struct Vector<float> {
-    using Real = float;
-    static constexpr int width = 16;
+struct Vector<float> : VectorOf<float, 16> {
     using Type = __m512;
     using Mask = __mmask16;
-    using Bits = std::int32_t;
-    static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const float* from) { return _mm512_loadu_ps(from); }
     static void store(float* to, Type x) { _mm512_storeu_ps(to, x); }
@@ -56,13 +52,9 @@ struct Vector<float> {
 };
 
 template <>
-struct Vector<double> {
-    using Real = double;
-    static constexpr int width = 8;
+struct Vector<double> : VectorOf<double, 8> {
     using Type = __m512d;
     using Mask = __mmask8;
-    using Bits = std::int64_t;
-    static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const double* from) { return _mm512_loadu_pd(from); }
     static Type load(const float* from) { return _mm512_cvtps_pd(_mm256_loadu_ps(from)); }

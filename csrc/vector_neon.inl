@@ -27,13 +27,9 @@ constexpr std::uint32_t kBitsOfFloats[4] = {1, 2, 4, 8};
 constexpr std::uint64_t kBitsOfDoubles[2] = {1, 2};
 
 template <>
-struct Vector<float> {
-    using Real = float;
-    static constexpr int width = 4;
+struct Vector<float> : VectorOf<float, 4> {
     using Type = Floats;
     using Mask = uint32x4_t;  // all bits of a lane are set, or none
-    using Bits = std::int32_t;
-    static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const float* from) { return {vld1q_f32(from)}; }
     static void store(float* to, Type a) { vst1q_f32(to, a.x); }
@@ -68,13 +64,9 @@ struct Vector<float> {
 };
 
 template <>
-struct Vector<double> {
-    using Real = double;
-    static constexpr int width = 2;
+struct Vector<double> : VectorOf<double, 2> {
     using Type = Doubles;
     using Mask = uint64x2_t;
-    using Bits = std::int64_t;
-    static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const double* from) { return {vld1q_f64(from)}; }
     static Type load(const float* from) { return {vcvt_f64_f32(vld1_f32(from))}; }

@@ -1,13 +1,19 @@
-// A vector of one number, for the ends of rows, and for CPUs without their own vector file.
-
-template <class Element>
-struct Single {
-    static constexpr int width = 1;
+// What is alike in all vectors.
+template <class Element, int count>
+struct VectorOf {
     using Real = Element;
+    static constexpr int width = count;
+    using Bits = std::conditional_t<sizeof(Real) == sizeof(std::int32_t), std::int32_t, std::int64_t>;
+    static constexpr Bits all_bits = (1 << width) - 1;
+};
+
+// A vector of one number, for the ends of rows, and for CPUs without their own vector file.
+template <class Element>
+struct Single : VectorOf<Element, 1> {
+    using typename VectorOf<Element, 1>::Real;
+    using typename VectorOf<Element, 1>::Bits;
     using Type = Real;
     using Mask = bool;
-    using Bits = std::conditional_t<sizeof(Real) == sizeof(std::int32_t), std::int32_t, std::int64_t>;
-    static constexpr Bits all_bits = 1;
 
     template <class Stored>
     static Type load(const Stored* from) {

@@ -12,13 +12,9 @@ FASTGAE_INLINE __m128d operator/(__m128d a, __m128d b) { return _mm_div_pd(a, b)
 #endif
 
 template <>
-struct Vector<float> {
-    using Real = float;
-    static constexpr int width = 4;
+struct Vector<float> : VectorOf<float, 4> {
     using Type = __m128;
     using Mask = __m128;  // all bits of a lane are set, or none
-    using Bits = std::int32_t;
-    static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const float* from) { return _mm_loadu_ps(from); }
     static void store(float* to, Type x) { _mm_storeu_ps(to, x); }
@@ -46,13 +42,9 @@ struct Vector<float> {
 };
 
 template <>
-struct Vector<double> {
-    using Real = double;
-    static constexpr int width = 2;
+struct Vector<double> : VectorOf<double, 2> {
     using Type = __m128d;
     using Mask = __m128d;
-    using Bits = std::int64_t;
-    static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const double* from) { return _mm_loadu_pd(from); }
     static Type load(const float* from) {

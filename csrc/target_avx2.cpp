@@ -8,8 +8,6 @@ namespace {
 namespace avx2 {
 
 #include "unrolled.inl"
-template <class Real>
-struct Vector;
 #include "vector_avx2.inl"
 #include "kernels.inl"
 

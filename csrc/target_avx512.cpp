@@ -8,8 +8,6 @@ namespace {
 namespace avx512 {
 
 #include "unrolled.inl"
-template <class Real>
-struct Vector;
 #include "vector_avx512.inl"
 #include "kernels.inl"
 

@@ -7,16 +7,12 @@ namespace baseline {
 
 #include "unrolled.inl"
 #if FASTGAE_X86
-template <class Real>
-struct Vector;
 #include "vector_sse2.inl"
 #elif FASTGAE_NEON
-template <class Real>
-struct Vector;
 #include "vector_neon.inl"
 #else
 template <class Real>
-using Vector = Single<Real>;
+struct Vector : Single<Real> {};
 #endif
 #include "kernels.inl"
 

@@ -1,3 +1,7 @@
+// The vectors of a target, of which another file has those for float and double.
+template <class Real>
+struct Vector;
+
 // Unrolled loops over arrays of vectors. The indices are constants, so the arrays stay in registers even at -O2.
 
 // Call body(0), body(1), … body(count - 1), each with its own std::integral_constant. A body that takes an int gets the

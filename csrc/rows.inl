@@ -18,15 +18,11 @@ struct Results {
     Real *advantages, *returns;
 };
 
-template <class V>
-struct RowVector {
-    typename V::Type advantages, returns;
-};
-
 // Compute the vector of one row that lies `offset` envs after env n, where the first vector of a block lies.
 template <class V, class In, class Known, class Real>
-FASTGAE_INLINE RowVector<V> row_vector(const Row<Real>& row, const Known& options, const Numbers<Real>& numbers,
-                                       const States<Real>& states, Index n, Index offset) {
+FASTGAE_INLINE void row_vector(const Row<Real>& row, const Known& options, const Numbers<Real>& numbers,
+                               const States<Real>& states, Index n, Index offset, typename V::Type& advantages,
+                               typename V::Type& returns) {
     const Index at = n + offset;
     const auto factor = [&](Factor which) FASTGAE_INLINE_LAMBDA {
         if (which == kRatio) return V::load(row.ratios + at);
@@ -50,7 +46,8 @@ FASTGAE_INLINE RowVector<V> row_vector(const Row<Real>& row, const Known& option
         results.advantages = V::select(skipped, V::all(0), results.advantages);
         results.returns_minus_values = V::select(skipped, V::all(Real(-0.0)), results.returns_minus_values);
     }
-    return {results.advantages, results.returns_minus_values + d.values};
+    advantages = results.advantages;
+    returns = results.returns_minus_values + d.values;
 }
 
 // Compute `count` vectors of one row, from env n on.
@@ -59,9 +56,7 @@ FASTGAE_INLINE void row_vectors(const Row<Real>& row, const Results<Real>& to, c
                                 const Numbers<Real>& numbers, const States<Real>& states, Index n) {
     typename V::Type a[count], r[count];
     unrolled<count>([&](int k) FASTGAE_INLINE_LAMBDA {
-        const RowVector<V> results = row_vector<V, In>(row, options, numbers, states, n, k * V::width);
-        a[k] = results.advantages;
-        r[k] = results.returns;
+        row_vector<V, In>(row, options, numbers, states, n, k * V::width, a[k], r[k]);
     });
     store<V, Out>(to.advantages, to.returns, n, a, r);
 }

@@ -186,19 +186,15 @@ PyObject* gae_called(PyObject*, PyObject* const* given, Py_ssize_t count) {
     return nullptr;
 }
 
-// Append what is known of each kind of sweep.
-template <class Real>
-void add_prefetching(const char* dtype, py::list& to) {
-    for (std::size_t i = 0; i < std::size(kSweepNames); ++i) {
-        const PrefetchChoice& choice = prefetch_choices<Real>[i];
-        if (!choice.known()) continue;
-        to.append(py::make_tuple(dtype, kSweepNames[i], Index(choice.way), double(choice.gain)));
-    }
-}
-
+// Return what is known of each kind of sweep.
 py::list prefetching() {
     py::list known;
-    add_prefetching<float>("float32", known), add_prefetching<double>("float64", known);
+    const auto add = [&](const char* dtype, const auto& choices) {
+        for (std::size_t i = 0; i < std::size(kSweepNames); ++i)
+            if (const PrefetchChoice& choice = choices[i]; choice.known())
+                known.append(py::make_tuple(dtype, kSweepNames[i], Index(choice.way), double(choice.gain)));
+    };
+    add("float32", prefetch_choices<float>), add("float64", prefetch_choices<double>);
     return known;
 }
 

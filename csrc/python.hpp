@@ -105,14 +105,11 @@ inline const Target& choose(const py::handle& name) {
     throw std::invalid_argument("no CPU target " + std::string(py::str(name)) + " here");
 }
 
-// Return the result of a Python function, or raise its exception; -1 may mean either.
-template <class Number>
-Number or_raise(Number number) {
-    if (number == -1 && PyErr_Occurred()) throw py::error_already_set();
-    return number;
+inline Index index_from(PyObject* object) {
+    const Index index = PyNumber_AsSsize_t(object, PyExc_OverflowError);
+    if (index == -1 && PyErr_Occurred()) throw py::error_already_set();
+    return index;
 }
-
-inline Index index_from(PyObject* object) { return or_raise(PyNumber_AsSsize_t(object, PyExc_OverflowError)); }
 
 // Find a float of 16 bits among NumPy's dtypes. bfloat16 is not one of NumPy's own dtypes. It is recognised by the name
 // of its type, which comes from ml_dtypes, or from fastgae._interop in a program without ml_dtypes.

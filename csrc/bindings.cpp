@@ -13,7 +13,6 @@
 
 #include "arguments.hpp"
 #include "call_reader.hpp"
-#include "compiler.hpp"
 #include "fill.hpp"
 #include "kernels.hpp"
 #include "new_arrays.hpp"
@@ -202,6 +201,15 @@ void prefetch_into(Index way) {
     for (PrefetchChoice& choice : prefetch_choices<float>) choice.take(way);
     for (PrefetchChoice& choice : prefetch_choices<double>) choice.take(way);
 }
+
+// What compiled the kernels, and for which vectors, as `fastgae info` shows it.
+#if defined(__clang__)
+constexpr const char* kCompiler = "clang " __clang_version__ FASTGAE_VECTORS FASTGAE_THRESHOLDS;
+#elif defined(__GNUC__)
+constexpr const char* kCompiler = "gcc " __VERSION__ FASTGAE_VECTORS FASTGAE_THRESHOLDS;
+#else
+constexpr const char* kCompiler = "msvc" FASTGAE_VECTORS FASTGAE_THRESHOLDS;
+#endif
 
 template <bool checked>
 PyCFunction as_method() {

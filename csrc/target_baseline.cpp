@@ -1,4 +1,5 @@
 // The kernels for every CPU of an architecture: SSE2 on x86-64, NEON on AArch64, and one number at a time elsewhere.
+// And the list of all targets.
 #include "target.hpp"
 
 namespace fastgae {
@@ -21,5 +22,17 @@ struct Vector : Single<Real> {};
 
 const Target kBaseline = {"baseline", [] { return true; }, baseline::kernels<float>, baseline::kernels<double>,
                           nullptr};
+
+// The targets of this build. The order of preference is in Python.
+const Target* const targets[] = {
+#if FASTGAE_AVX512
+    &kAvx512,
+#endif
+#if FASTGAE_AVX2
+    &kAvx2,
+#endif
+    &kBaseline,
+    nullptr,
+};
 
 }  // namespace fastgae

@@ -98,9 +98,7 @@ public:
         if (!sparse_finals_) return true;
         const Index count = sparse_finals_->shape[0], stride = sparse_finals_->strides[0];
         if (count > rollout_.steps * rollout_.envs) return false;
-        const bool in_place = sparse_finals_->type == kReal && stride == sizeof(Real);
-        const Real* const finals = in_place ? reinterpret_cast<const Real*>(sparse_finals_->data)
-                                            : copies_.template of<Real>(*sparse_finals_, {1, 0, count, stride});
+        const Real* const finals = copies_.template of<Real>(*sparse_finals_, {1, 0, count, stride});
         const auto length = [&](Index first, Index last) {
             return std::accumulate(rewards_.shape + first, rewards_.shape + last, Index(1), std::multiplies<Index>());
         };
@@ -259,11 +257,8 @@ private:
             return false;
         if (terminated.given && !read_like_rewards(terminated, rollout_.terminated)) return false;
         if (!last.data) return !last.given || read_numbers(last, last_value_, rollout_.last_values);
-        const bool in_place = last.type == kReal && last.strides[0] == sizeof(Real);
         if (last.rank != 1 || last.shape[0] < 1 || last.shape[0] > nodes) return false;
-        rollout_.last_values = {in_place ? reinterpret_cast<const Real*>(last.data)
-                                         : copies_.template of<Real>(last, {1, 0, last.shape[0], last.strides[0]}),
-                                1, 0};
+        rollout_.last_values = {copies_.template of<Real>(last, {1, 0, last.shape[0], last.strides[0]}), 1, 0};
         return bool(rollout_.last_values);
     }
 

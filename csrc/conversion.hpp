@@ -164,15 +164,17 @@ bool convert(const Operand& given, const Grid& grid, Index num_threads, To* to) 
     return right;
 }
 
-// The memory of all copies of one call.
+// Arrays as kernels read them, and the memory of all copies of one call.
 class Copies {
 public:
     Copies(Index num_threads, RecycledMemory& memory) : num_threads_(num_threads), memory_(memory) {}
 
-    // Return a contiguous copy, or null if the array is declined.
+    // Return the elements side by side, where they lie or in a copy; null: the array is declined.
     template <class Element>
     const Element* of(const Operand& given, Grid grid) {
         if (grid.outer_stride == grid.inner * grid.inner_stride) grid.inner *= std::exchange(grid.outer, 1);
+        if (given.type == type_of<Element> && grid.outer == 1 && grid.inner_stride == sizeof(Element))
+            return reinterpret_cast<const Element*>(given.data);
         blocks_.push_back(std::make_unique<RecycledBlock>(memory_, grid.outer * grid.inner * sizeof(Element)));
         auto* const copy = static_cast<Element*>(blocks_.back()->data());
         return convert(given, grid, num_threads_, copy) ? copy : nullptr;

@@ -9,7 +9,7 @@
 namespace fastgae {
 
 // The type of the elements of an array that kernels can read in place: aligned, and in the CPU's byte order.
-enum class Type : std::uint8_t { other, f32, f64, flag };
+enum class Type : std::uint8_t { other, f32, f64, flag, i64 };
 
 template <class Element>
 constexpr Type type_of = Type::other;
@@ -19,6 +19,8 @@ template <>
 inline constexpr Type type_of<double> = Type::f64;
 template <>
 inline constexpr Type type_of<std::uint8_t> = Type::flag;
+template <>
+inline constexpr Type type_of<std::int64_t> = Type::i64;
 
 // The numbers that can be converted.
 enum class Stored : std::uint8_t { other, boolean, i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, bf16, f16 };
@@ -48,6 +50,7 @@ constexpr Type type_of_stored(Stored stored) {
     return stored == Stored::f32       ? Type::f32
            : stored == Stored::f64     ? Type::f64
            : stored == Stored::boolean ? Type::flag
+           : stored == Stored::i64     ? Type::i64
                                        : Type::other;
 }
 

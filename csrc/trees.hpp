@@ -32,8 +32,9 @@ public:
             options_block_.emplace(memory, rollout.steps * sizeof(Options));
             options_ = static_cast<Options*>(options_block_->data());
         }
-        parents_ = elements<std::int64_t>(call[kParents]);
-        if (call[kWeights].data) weights_ = elements<double>(call[kWeights]);
+        const Operand &parents = call[kParents], &weights = call[kWeights];
+        parents_ = copies_.of<std::int64_t>(parents, {1, 0, rollout.steps, parents.strides[0]});
+        if (weights.data) weights_ = copies_.of<double>(weights, {1, 0, rollout.steps, weights.strides[0]});
         cut(std::min(threads, rollout.steps / kNodesPerThread));
     }
 
@@ -64,16 +65,6 @@ private:
         Real returns_trace = -Real(0);
         bool followed = false;  // a node below this one exists
     };
-
-    // Return an array in place, or a copy in this type.
-    template <class Element>
-    const Element* elements(const Operand& given) {
-        const bool in_place = given.stored == stored_as<Element>() && !given.swapped &&
-                              given.strides[0] == sizeof(Element) &&
-                              reinterpret_cast<std::uintptr_t>(given.data) % sizeof(Element) == 0;
-        return in_place ? reinterpret_cast<const Element*>(given.data)
-                        : copies_.of<Element>(given, {1, 0, given.shape[0], given.strides[0]});
-    }
 
     // Cut the nodes into spans of whole trees: before a root to whose left no later node has its parent.
     void cut(Index spans) {

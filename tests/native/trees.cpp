@@ -38,6 +38,7 @@ struct Block {
         operand.given = true;
         operand.data = reinterpret_cast<char*>(data.get());
         operand.stored = stored_as<Element>();
+        operand.type = type_of_stored(operand.stored);
         operand.rank = 1;
         operand.shape = &size;
         operand.strides = &stride;

@@ -90,12 +90,6 @@ void gae_time_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
     });
 }
 
-// Return how many numbers of scratch memory a thread needs for lanes of the rollout.
-template <class Real>
-Index lanes_scratch(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout) {
-    return rollout.has_options() ? kernel.options_scratch : kernel.lanes_scratch;
-}
-
 // Compute an env-major rollout. Pieces are counted from the end of an env. A piece is computed again as a whole if the
 // states with which it began differ from the states with which the piece after it ended. Return how many steps that
 // took.
@@ -104,7 +98,7 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
                     Index num_threads, Store store) {
     const Index count = rollout.envs * cut.pieces;
     const Spans spans(count, kernel.width, num_threads);
-    const Scratch<Real> scratch(lanes_scratch(kernel, rollout), spans.number);
+    const Scratch<Real> scratch(rollout.has_options() ? kernel.options_scratch : kernel.lanes_scratch, spans.number);
     // The states with which each piece began and ended, side by side.
     const Index number_of_states = states_of(rollout);
     std::vector<Real> kept_states(cut.pieces > 1 ? 2 * count * number_of_states : 0);

@@ -277,12 +277,6 @@ FASTGAE_INLINE void rows_streamed(const CanonicalRollout<Real>& rollout, const K
     if (rollout.returns) stream<plain>(rollout.returns.at(bottom, first), r, values, 0, returns_end);
 }
 
-// Return the inputs of row 0, which is not the last one.
-template <class In, class Real>
-Pointers<Real> first_row(const CanonicalRollout<Real>& rollout) {
-    return pointers_at<In>(rollout, 0, 0, rollout.next_values.data);
-}
-
 // Compute the rows [0, top) of a rollout with short rows. Such a row is too short to hide the latency from one row to
 // the next, so the carry stays in registers. Vectors reach into the following rows, and their results there are
 // useless. Results are therefore collected in padded rows and written upwards, so that each row overwrites the useless
@@ -292,7 +286,7 @@ void short_rows(const CanonicalRollout<Real>& rollout, Index top, const Real* ca
     constexpr Index padded = count * V::width;
     const Index envs = rollout.envs;
     const auto gamma = V::all(*rollout.gammas.data), gamma_lambda = V::all(*rollout.gamma_lambdas.data);
-    const Pointers<Real> at = first_row<In>(rollout);
+    const Pointers<Real> at = pointers_at<In>(rollout, 0, 0, rollout.next_values.data);
     alignas(64) Real advantages[kShortRows * padded] = {}, returns[kShortRows * padded];
     std::memcpy(advantages, carry, envs * sizeof(Real));
     typename V::Type a[count];
@@ -328,7 +322,7 @@ void short_rows(const CanonicalRollout<Real>& rollout, Index top, const Real* ca
 template <class V, class In, class Out, class Real>
 void vector_rows(const CanonicalRollout<Real>& rollout, Index top, const Real* carry) {
     const auto gamma = V::all(*rollout.gammas.data), gamma_lambda = V::all(*rollout.gamma_lambdas.data);
-    const Pointers<Real> at = first_row<In>(rollout);
+    const Pointers<Real> at = pointers_at<In>(rollout, 0, 0, rollout.next_values.data);
     Real *const advantages = rollout.advantages.data, *const returns = rollout.returns.data;
     typename V::Type a[1] = {V::load(carry)};
     for (Index i = (top - 1) * V::width; i >= 0; i -= V::width) {
@@ -348,7 +342,7 @@ constexpr Index kArrayEnvs = kArrayRowBytes / sizeof(Real);
 template <class In, class Out, class Real>
 void rows_as_array(const CanonicalRollout<Real>& rollout, Index top) {
     const Numbers<Real> numbers(rollout);
-    const Pointers<Real> at = first_row<In>(rollout);
+    const Pointers<Real> at = pointers_at<In>(rollout, 0, 0, rollout.next_values.data);
     Real *const advantages = rollout.advantages.data, *const returns = rollout.returns.data;
     const Real* const following = rollout.advantages.at(1, 0);
     const auto run = [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {

@@ -75,22 +75,6 @@ FASTGAE_INLINE Element* in_env(const View<Element>& matrix, Index t, Index env) 
     return matrix.data + t + env * matrix.env;
 }
 
-// Return the inputs of a lane. V' is where pass_values has written it, or in the rollout.
-template <class In, class Real>
-FASTGAE_INLINE Pointers<Real> pointers_in_lane(const Tile<Real>& tile, Index i, bool passed) {
-    const CanonicalRollout<Real>& rollout = tile.rollout;
-    const Index t = tile.first_step(i), env = tile.env(i);
-    Pointers<Real> at = {in_env(rollout.rewards, t, env),
-                         in_env(rollout.values, t, env),
-                         passed ? tile.row(i) : in_env(rollout.next_values, t, env),
-                         nullptr,
-                         in_env(rollout.terminated, t, env),
-                         nullptr};
-    if constexpr (In::truncated) at.truncated = in_env(rollout.truncated, t, env);
-    if constexpr (In::final_values) at.final_values = in_env(rollout.final_values, t, env);
-    return at;
-}
-
 // Compute the deltas of the vector at element k of a lane, and return its gates. gamma(V(), k) is the vector of gamma.
 template <class In, class Gamma, class Real>
 FASTGAE_INLINE typename Vector<Real>::Bits fill_vector(const Pointers<Real>& at, const Gamma& gamma, Index k,
@@ -146,7 +130,9 @@ void fill_tile(const Tile<Real>& tile, bool passed) {
         }
         if (k == tile.steps) continue;
         const Index env = tile.env(i), t = tile.first_step(i);
-        const Pointers<Real> at = pointers_in_lane<In>(tile, i, passed);
+        // V' is where pass_values has written it, or in the rollout.
+        const Pointers<Real> at =
+            pointers_at<In>(rollout, t, env, passed ? tile.row(i) : in_env(rollout.next_values, t, env));
         const Real* const gammas = in_env(rollout.gammas, t, env);
         const Real one_gamma = *in_env(rollout.gammas, 0, env);
         const auto gamma = [=](auto v, Index k) FASTGAE_INLINE_LAMBDA {

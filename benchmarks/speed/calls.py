@@ -13,7 +13,7 @@ import fastgae
 
 from .caches import beyond_caches
 from .contenders import Contender
-from .rollouts import Array, outputs_like, same_bits
+from .rollouts import Array, same_bits
 from .rows import ADVANTAGES, FRESH, Row
 from .timing import Seconds, perf_counter
 
@@ -28,7 +28,8 @@ class Prepared:
         self.function: Callable[..., Any] = getattr(fastgae, row.function)
         self.arguments = row.arguments()
         self.first: Array = next(iter(self.arguments.values()))  # rewards, or x of a reverse scan
-        advantages, returns = outputs_like(self.first)
+        # Writing NaN maps their pages before the clock starts.
+        advantages, returns = (np.full_like(self.first, np.nan) for _ in range(2))
         self.outputs = [advantages] if row.outputs == ADVANTAGES else [advantages, returns]
         self.out = None if row.outputs == FRESH else (advantages, None if row.outputs == ADVANTAGES else returns)
 

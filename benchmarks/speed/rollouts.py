@@ -10,15 +10,7 @@ Array = NDArray[Any]
 
 
 def make_rollout(
-    steps: int,
-    envs: int,
-    *,
-    env_major: bool = False,
-    dtype: str = "float32",
-    bootstrap: str = "last_values",
-    ends: float = 0.01,
-    extras: Sequence[str] = (),
-    seed: int = 0,
+    steps: int, envs: int, *, env_major: bool, dtype: str, bootstrap: str, ends: float, extras: Sequence[str]
 ) -> dict[str, Any]:
     """Return a rollout of ``steps × envs``; one env gives arrays of shape (T,).
 
@@ -27,7 +19,7 @@ def make_rollout(
     env, "parents" a tree, and "decay" the arguments of a reverse scan. ``extras`` are further arguments, each like
     rewards; "gamma" has one number for each step of all envs, and "discounts" are a gamma of each step, in float64.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     shape = (steps,) if envs == 1 else (envs, steps) if env_major else (steps, envs)
 
     def numbers(shape: tuple[int, ...]) -> Array:
@@ -79,11 +71,6 @@ def make_rollout(
     return arguments
 
 
-def outputs_like(rewards: Array) -> tuple[Array, Array]:
-    """Return advantages and returns full of NaN; writing them maps their pages before the clock starts."""
-    return np.full_like(rewards, np.nan), np.full_like(rewards, np.nan)
-
-
 def same_bits(result: Any, expected: Any) -> bool:
     """Compare the outputs that were computed, as integers: NaN then equals itself, and 0.0 differs from -0.0."""
     pairs = zip(result, expected, strict=True) if isinstance(result, tuple) else [(result, expected)]
@@ -93,22 +80,12 @@ def same_bits(result: Any, expected: Any) -> bool:
     )
 
 
-def strided(array: Array) -> Array:
-    """Return the array as every second number of another one."""
-    return np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array
-
-
-def rank_3(array: Array) -> Array:
-    """Return the envs as a matrix."""
-    return array.reshape(*array.shape[:-1], 2, -1) if array.ndim else array
-
-
 # Other ways to pass a rollout. fastgae reads the last one in place, and not the others.
 GIVEN: Mapping[str, Callable[[str, Any], Any]] = {
-    "strided": lambda _, array: strided(array),
+    "strided": lambda _, array: np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array,
     "byte-swapped": lambda _, array: array.astype(array.dtype.newbyteorder()),
     "int flags": lambda _, array: array.astype(np.int64) if array.dtype == bool else array,
     "float flags": lambda _, array: array.astype(np.float32) if array.dtype == bool else array,  # as CleanRL has them
     "float64 rewards": lambda name, array: array.astype(np.float64) if name == "rewards" else array,  # as Gymnasium's
-    "rank 3": lambda _, array: rank_3(array),
+    "rank 3": lambda _, array: array.reshape(*array.shape[:-1], 2, -1) if array.ndim else array,  # envs as a matrix
 }

@@ -11,10 +11,6 @@ def duration(seconds: float) -> str:
     return f"{seconds * scale:,.2f} {unit}"
 
 
-def rounded(ratio: float) -> str:
-    return f"{ratio:.2f}" if ratio < 100 else f"{ratio:,.0f}"
-
-
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """Return a table in Markdown, with so many columns aligned to the left and the others to the right."""
     rules = ["---"] * left + ["---:"] * (len(headings) - left)

@@ -16,8 +16,8 @@ import numpy as np
 import fastgae
 from fastgae._support.project import DISTRIBUTION
 from speed.machine import describe_machine
-from speed.rollouts import make_rollout
-from speed.text import duration, markdown, rounded
+from speed.rows import case
+from speed.text import duration, markdown
 from speed.timing import best
 
 from .peer_calls import PEERS, Ready, Rollout
@@ -54,7 +54,7 @@ def versions() -> dict[str, str]:
 
 
 def measure_shape(steps: int, envs: int, missing: dict[str, str]) -> dict[str, float]:
-    given = make_rollout(steps, envs)
+    given = case("plain", steps, envs).arguments()
     rollout = Rollout(*(given[name] for name in Rollout._fields))
     expected = fastgae.gae(**given, backend="numpy").advantages
     timers = {}
@@ -88,7 +88,8 @@ def table(measured: Mapping[str, Any]) -> str:
 def cell(seconds: Mapping[str, float], name: str) -> str:
     if name not in seconds:
         return "–"
-    return f"{duration(seconds[name])} ({rounded(seconds[name] / seconds['fastgae, cpp'])})"
+    ratio = seconds[name] / seconds["fastgae, cpp"]
+    return f"{duration(seconds[name])} ({f'{ratio:.2f}' if ratio < 100 else f'{ratio:,.0f}'})"
 
 
 if __name__ == "__main__":

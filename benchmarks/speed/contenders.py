@@ -16,18 +16,19 @@ def one_thread(backends: Sequence[str]) -> list[Contender]:
     return [Contender(name, name) for name in backends]
 
 
-def thread_counts(backends: Sequence[str], cpus: int) -> list[Contender]:
-    """Return every backend with 1, 2, 4 … threads, and with one per CPU. The reference has no threads."""
+def thread_counts(cpus: int) -> list[Contender]:
+    """Return every compiled backend with 1, 2, 4 … threads, and with one per CPU."""
     counts = [*(2**i for i in range(cpus.bit_length()) if 2**i < cpus), cpus]
     return [
         Contender(f"{name}, {count} thread{'s' * (count > 1)}", name, count)
-        for name in without_reference(backends)
+        for name in compiled_here()
         for count in counts
     ]
 
 
-def without_reference(backends: Sequence[str]) -> list[str]:
-    return [name for name in backends if name != "numpy"]
+def compiled_here() -> list[str]:
+    """Return the backends that run here without NumPy's, the reference, which has no threads."""
+    return [name for name in runs_here() if name != "numpy"]
 
 
 def runs_here(*, every_target: bool = False) -> list[str]:

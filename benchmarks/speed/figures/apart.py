@@ -30,31 +30,6 @@ def print_rows(of_libraries: Mapping[str, Callable[[], Iterable[dict[str, Any]]]
     print(json.dumps({"machine": describe_machine(), "rows": rows, "missing": missing}))
 
 
-def hooks() -> dict[str, Any]:
-    """Time each library's own call and the same with the hook of fastgae.compat, on one thread."""
-    return found_by("speed.figures.hooks", OMP_NUM_THREADS="1")
-
-
-def trainers() -> dict[str, Any]:
-    """Time them inside running trainers, where two threads would wait for each other on such small networks."""
-    return found_by("speed.figures.trainers", OMP_NUM_THREADS="1")
-
-
-def peers() -> dict[str, Any]:
-    """Time the loops of other libraries, on one CPU, to which this process must not be bound."""
-    return found_by("speed.figures.peers")
-
-
-def tokens() -> dict[str, Any]:
-    """Time the functions of trainers of language models beside those of fastgae.compat, on one thread."""
-    return found_by("speed.figures.tokens", OMP_NUM_THREADS="1")
-
-
-def suites() -> dict[str, Any]:
-    """Run the tests that libraries publish, as they are and with fastgae in place."""
-    return found_by("suites")
-
-
 def table_of_hooks(found: dict[str, Any]) -> str:
     """Write the times as Markdown, the largest gain first."""
     rows = [

@@ -12,12 +12,13 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fastgae._support.pictures import save
 from speed import memory, table
 from speed.calls import prepared
-from speed.contenders import Contender, one_thread, runs_here, thread_counts, without_reference
+from speed.contenders import Contender, compiled_here, one_thread, runs_here, thread_counts
 from speed.machine import describe_machine, usable_cpus
 from speed.measured import measure
 from speed.places import ROOT
@@ -30,6 +31,7 @@ from .tables import filled, machine_of, render
 
 DRAWN = ROOT / "docs" / "figures"
 RESULTS = DRAWN / "results.json"
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # two would wait for each other on small networks
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
@@ -38,7 +40,7 @@ def of_rows(rows: Sequence[Row], contenders: Sequence[Contender], seconds: float
 
 
 def of_memory() -> dict[str, Any]:
-    contenders = one_thread(without_reference(runs_here()))
+    contenders = one_thread(compiled_here())
     rows = []
     for row in track(table.PEAK_MEMORY):
         ready = prepared(row)
@@ -63,16 +65,16 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput": lambda: of_rows(table.THROUGHPUT, one_thread(runs_here()), 0.8),
     "limits": of_limits,
     "overhead": lambda: of_rows(table.OVERHEAD, one_thread(runs_here()), 0.5),
-    "threads": lambda: of_rows(table.THREADS, thread_counts(runs_here(), usable_cpus()), 1.5),
+    "threads": lambda: of_rows(table.THREADS, thread_counts(usable_cpus()), 1.5),
     "corners": corners.measure,
     "memory": of_memory,
-    "peers": apart.peers,
-    "tokens": apart.tokens,
+    "peers": partial(apart.found_by, "speed.figures.peers"),  # on one CPU, to which this process must not be bound
+    "tokens": partial(apart.found_by, "speed.figures.tokens", **ONE_THREAD),
     "jax": in_jax.measure,
     "training": training.measure,
-    "hooks": apart.hooks,
-    "trainers": apart.trainers,
-    "suites": apart.suites,
+    "hooks": partial(apart.found_by, "speed.figures.hooks", **ONE_THREAD),
+    "trainers": partial(apart.found_by, "speed.figures.trainers", **ONE_THREAD),
+    "suites": partial(apart.found_by, "suites"),
 }
 CHARTS: dict[str, Callable[[Mapping[str, Any]], bytes]] = {  # docs/figures/NAME.svg shows the section NAME
     "throughput": throughput_chart,

@@ -10,7 +10,7 @@ from timeit import Timer
 from typing import Any
 
 from speed.text import duration, markdown
-from speed.timing import Clock, in_turn
+from speed.timing import best
 
 from .apart import print_rows
 
@@ -65,9 +65,9 @@ def measure(
             given = values.to(getattr(torch, dtype)), rewards, mask, GAMMA, LAMBDA
             compared = Comparison(library, theirs(*given), ours(*given), tolerance=1e-5)
             assert compared.holds(), f"{library}, {answers} × {tokens}: {compared.largest_difference()}"
-            clocks = {"before": Clock(Timer(partial(theirs, *given))), "after": Clock(Timer(partial(ours, *given)))}
-            best = {f"{when}_seconds": min(samples) for when, samples in in_turn(clocks, SECONDS).items()}
-            yield {"library": library, "answers": answers, "tokens": tokens, "values": dtype, **best}
+            calls = {"before_seconds": partial(theirs, *given), "after_seconds": partial(ours, *given)}
+            found = best({when: Timer(call) for when, call in calls.items()}, SECONDS)
+            yield {"library": library, "answers": answers, "tokens": tokens, "values": dtype, **found}
 
 
 def table(found: dict[str, Any]) -> str:

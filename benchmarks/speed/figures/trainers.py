@@ -54,27 +54,23 @@ def of_stable_baselines3(algorithm: str, steps: int, envs: int, calls: int) -> d
     return both.row("stable_baselines3", f"{algorithm}, {steps} × {envs}")
 
 
-def of_rsl_rl(steps: int, envs: int, calls: int) -> dict[str, Any]:
+def rsl_rl() -> Iterator[dict[str, Any]]:
     from rsl_rl.algorithms import PPO
 
     from fastgae.compat import rsl_rl as ours
     from peers.hook_rsl_rl import runner
 
-    both = InTurn(PPO.compute_returns, ours.PPO.compute_returns)
+    both, steps, envs = InTurn(PPO.compute_returns, ours.PPO.compute_returns), 24, 4096
     made = runner("PPO", steps, envs)
     made.alg.compute_returns = MethodType(lambda *given: both(*given), made.alg)
     with contextlib.redirect_stdout(io.StringIO()):  # it reports every iteration
-        made.learn(calls)
-    return both.row("rsl_rl", f"PPO.compute_returns, {steps} × {envs}, normalised")
+        made.learn(32)
+    yield both.row("rsl_rl", f"PPO.compute_returns, {steps} × {envs}, normalised")
 
 
 def stable_baselines3() -> Iterator[dict[str, Any]]:
     yield of_stable_baselines3("A2C", steps=5, envs=8, calls=1200)
     yield of_stable_baselines3("PPO", steps=128, envs=4, calls=32)
-
-
-def rsl_rl() -> Iterator[dict[str, Any]]:
-    yield of_rsl_rl(steps=24, envs=4096, calls=32)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import numpy as np
 import fastgae
 from speed.caches import available_memory, beyond_caches, described, from_proc, last_level
 from speed.calls import Prepared
-from speed.contenders import Contender, runs_here, targets_of
+from speed.contenders import Contender, compiled_here, targets_of
 from speed.machine import usable_cpus
 from speed.rollouts import Array
 from speed.rows import Row
@@ -80,14 +80,13 @@ def targets(names: list[str]) -> Iterator[Line]:
 def threads() -> Iterator[Line]:
     for row in THREADED:
         prepared = Prepared(row)
-        for backend in runs_here():
-            if backend != "numpy":
-                assert prepared.right(Contender(backend, backend))  # which starts the threads
-                for count in (2, None):
-                    share = share_of_others(prepared.call(Contender(backend, backend, count)))
-                    what = f"{row.name}, {backend} with {count or 'its own number of'} threads"
-                    said = f"{share:.2f} by other threads, floor {SHARE_OF_OTHERS}"
-                    yield Line(what, said, share < SHARE_OF_OTHERS)
+        for backend in compiled_here():
+            assert prepared.right(Contender(backend, backend))  # which starts the threads
+            for count in (2, None):
+                share = share_of_others(prepared.call(Contender(backend, backend, count)))
+                what = f"{row.name}, {backend} with {count or 'its own number of'} threads"
+                said = f"{share:.2f} by other threads, floor {SHARE_OF_OTHERS}"
+                yield Line(what, said, share < SHARE_OF_OTHERS)
 
 
 def share_of_others(call: Callable[[], object]) -> float:

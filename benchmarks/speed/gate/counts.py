@@ -26,7 +26,7 @@ from fastgae.compat import verl
 from speed import memory, places
 from speed.caches import from_proc
 from speed.calls import Prepared, prepared
-from speed.contenders import Contender, one_thread, runs_here, without_reference
+from speed.contenders import Contender, compiled_here, one_thread, runs_here
 from speed.rows import FRESH, case
 from speed.table import PEAK_MEMORY
 
@@ -70,7 +70,7 @@ def every() -> Iterator[tuple[str, float | ImportError]]:
 def peaks() -> Found:
     for row in PEAK_MEMORY:
         ready = prepared(row)
-        for each in one_thread(without_reference(runs_here())):
+        for each in one_thread(compiled_here()):
             assert ready.right(each)
             yield f"bytes, {row.name}, {each.name}", memory.bytes_per_step(ready, each)
 
@@ -140,7 +140,7 @@ def compilations() -> Found:
 
 
 def waiting() -> Found:
-    for backend in without_reference(runs_here()):
+    for backend in compiled_here():
         long, short = (Prepared(case("V-trace", steps, 2048, env_major=True)) for steps in (8192, 128))
         assert all(each.right(Contender(backend, backend)) for each in (long, short))
         yield f"waiting, {backend}", float(kept_waiting(*(each.call(Contender("", backend)) for each in (long, short))))

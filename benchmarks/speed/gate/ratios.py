@@ -21,8 +21,8 @@ SAMPLE_SECONDS = 0.0005
 Pair = tuple[str, str]
 
 
-def timer(prepared: Prepared, name: str, num_threads: int | None = 1) -> Timer:
-    return prepared.timer(Contender(name, name, num_threads), thread_time)
+def timer(prepared: Prepared, name: str) -> Timer:
+    return prepared.timer(Contender(name, name), thread_time)
 
 
 def compared(what: str, timers: Mapping[str, Timer], floors: Mapping[Pair, float]) -> Iterator[Line]:

@@ -178,8 +178,7 @@ def _jump_at_flags(steps: Steps, found: Shift, numbers: Array) -> bool:
 
 def _surprises(steps: Steps) -> Array:
     """Return how far each reward is from the usual one."""
-    surprises: Array = np.abs(steps.rewards - median(steps.rewards[steps.unmasked]))
-    return surprises
+    return np.abs(steps.rewards - median(steps.rewards[steps.unmasked]))
 
 
 def _shift_by_next_values(steps: Steps) -> Shift | None:
@@ -249,8 +248,7 @@ def _marks(steps: Steps, rows: Array, by: int, pieces: int) -> bool:
 
 def _elsewhere(steps: Steps, rows: Array, by: int) -> Array:
     """Return the steps to compare these rows with: not masked, and not as far from a flag."""
-    others: Array = steps.unmasked & ~rows & ~shifted(steps.done, by)
-    return others
+    return steps.unmasked & ~rows & ~shifted(steps.done, by)
 
 
 def _are_starts(steps: Steps, rows: Array) -> bool:

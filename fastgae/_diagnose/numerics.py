@@ -23,7 +23,8 @@ def coefficients(steps: Steps) -> Iterator[Finding]:
                 kind: [usual for usual in USUAL if rounded(usual) == number]
                 for kind, rounded in (("float16", lambda usual: float(np.float16(usual))), ("bfloat16", _bfloat16))
             }
-            readings = [f"{_either(usual)} rounded to {kind}" for kind, usual in meant.items() if usual]
+            either = {kind: " or ".join(f"{each:.10g}" for each in usual) for kind, usual in meant.items() if usual}
+            readings = [f"{usual} rounded to {kind}" for kind, usual in either.items()]
             if readings:
                 nearest = min(meant["float16"] + meant["bfloat16"], key=lambda usual: abs(usual - number))
                 yield Finding(
@@ -33,10 +34,6 @@ def coefficients(steps: Steps) -> Iterator[Finding]:
                     f"{1 / (1 - nearest):.5g}",
                     f"pass {name} as a Python float, not in the dtype of the network",
                 )
-
-
-def _either(numbers: list[float]) -> str:
-    return " or ".join(f"{number:.10g}" for number in numbers)
 
 
 def _bfloat16(number: float) -> float:

@@ -148,10 +148,8 @@ class Steps:
 
     def column(self, places: Places) -> Column:
         """Return the env of the first place, or the first env."""
-        shape, axis = self.given.rewards.shape, self.given.time_axis
-        envs = shape[:axis] + shape[axis + 1 :]
-        env = places.first[0][1:] if places.first else (0,) * len(envs)
-        n = int(np.ravel_multi_index(env, envs)) if env and 0 not in envs else 0
+        env = places.first[0][1:] if places.first else (0,) * (self.given.rewards.ndim - 1)
+        n = places.marks[0][1] if places.marks else 0
         series = {"rewards": self.rewards, "values": self.values, "TD errors": self.td_errors}
         one = slice(n, n + 1)  # empty if there are no envs
         copies = {name: array[:, one].flatten() for name, array in series.items()}

@@ -30,6 +30,7 @@ COEFFICIENTS = tuple(name for name in PARAMETERS if ROLES[name] is Role.COEFFICI
 ARRAYS = tuple(
     name for name in PARAMETERS if ROLES[name] is not Role.SETTING and name not in (*REQUIRED, *COEFFICIENTS)
 )
+READ = REQUIRED + ARRAYS + COEFFICIENTS
 SETTINGS = ("autoreset", "normalize", "tail_normalized", "carry_over", "time_axis")
 
 LONGEST_REASON = 800  # zipfile's errors quote names from the file, of up to 64 KiB each
@@ -124,7 +125,7 @@ def of_rollout(args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
     except ValueError as error:  # of the environment, and not of the file
         raise CommandError(str(error), exit_code=2) from error
     try:
-        arguments, unused = read_arrays(path, REQUIRED, ARRAYS + COEFFICIENTS)
+        arguments, unused = read_arrays(path)
         for name in unused:
             if name in PARAMETERS and getattr(args, name) == PARAMETERS[name].default:
                 option = f"--{name.replace('_', '-')}"
@@ -141,8 +142,8 @@ def of_rollout(args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
         raise CommandError(f"{path}: gae refuses these arguments: {error}", exit_code=2) from error
 
 
-def read_arrays(path: Path, required: Collection[str], optional: Collection[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the arrays in an .npz file by their names, and the names of other arrays in it, which are not read.
+def read_arrays(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the arguments in an .npz file by their names, and the names of other arrays in it, which are not read.
 
     The file may be broken or malicious. The zip's directory and every member's header are checked before any array is
     inflated, so that a file cannot ask for more memory than there is. Nothing in the file is executed, because pickled
@@ -157,8 +158,8 @@ def read_arrays(path: Path, required: Collection[str], optional: Collection[str]
             check_kind(file)
             with zipfile.ZipFile(file) as archive:
                 members = named_members(archive)
-                check_names(members, required, optional)
-                used = {name: member for name, member in members.items() if name in (*required, *optional)}
+                check_names(members)
+                used = {name: member for name, member in members.items() if name in READ}
                 check_memory(sum(math.prod(checked_header(archive, *each).shape) for each in used.items()))
                 arrays = {}
                 for name, member in used.items():
@@ -169,14 +170,13 @@ def read_arrays(path: Path, required: Collection[str], optional: Collection[str]
         raise CommandError(f"cannot read {path}: {reason(error)[:LONGEST_REASON]}", exit_code=2) from error
 
 
-def check_names(names: Collection[str], required: Collection[str], optional: Collection[str]) -> None:
+def check_names(names: Collection[str]) -> None:
     """Raise where an array is missing, or is in the file by the name that another library has for it."""
-    for argument in (*required, *optional):
+    for argument in READ:
         elsewhere = [name for name in NAMES_ELSEWHERE.get(argument, "").split() if name in names]
         if elsewhere and argument not in names:
             raise ValueError(f"it holds {elsewhere[0]} and no {argument}: save the array that gae takes as {argument}")
-    missing = [name for name in required if name not in names]
-    if missing:
+    if missing := [name for name in REQUIRED if name not in names]:
         # Only recorded data may have columns of other names, and then last_values would not be read.
         way = "" if "last_values" in names else f"; of recorded data, pass --column {missing[0]}=NAME"
         raise ValueError(f"it has no {' and no '.join(missing)}; it holds {shown(names) or 'nothing'}{way}")

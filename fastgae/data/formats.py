@@ -1,7 +1,7 @@
 """The formats of recorded data: the names of their columns, their files, and the place of their results."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
@@ -252,15 +252,10 @@ def found_in(
     rows = unnested(_with_folders(Rows(found), paths, by_file), roles)
     if not rows.count:
         raise DataError(f"there are no rows in {', '.join(map(str, paths)) or THE_TABLE}")
-    if name == "auto" and known is PLAIN:
-        known = shown_by(rows.schema.names)
+    if name == "auto" and known is PLAIN:  # the names of the columns may show another
+        marks = ((RLLIB, {"eps_id", "terminateds"}), (D4RL, {"rewards", "terminals"}))
+        known = next((each for each, mark in marks if mark <= {*rows.schema.names}), PLAIN)
     return Found(known, paths, patterns, files, rows)
-
-
-def shown_by(names: Collection[str]) -> Format:
-    """Return the format that the names of the columns of a table show."""
-    marks = ((RLLIB, {"eps_id", "terminateds"}), (D4RL, {"rewards", "terminals"}))
-    return next((known for known, mark in marks if mark <= {*names}), PLAIN)
 
 
 def _with_folders(rows: Rows, paths: Sequence[Path], by_file: bool) -> Rows:

@@ -54,8 +54,7 @@ def thresholds_of(parts: Callable[[], Iterable[Part]], quantile: float) -> dict[
 def are_above(thresholds: dict[Any, float], numbers: Array, items: pa.Array | None) -> Array:
     """Return True where a number is above the threshold of its group."""
     groups = _groups(numbers, items, {item: number for number, item in enumerate(thresholds)})
-    above: Array = numbers > np.array([*thresholds.values()], numbers.dtype)[groups].reshape(numbers.shape)
-    return above
+    return numbers > np.array([*thresholds.values()], numbers.dtype)[groups].reshape(numbers.shape)
 
 
 def check_items(per: str | None, schema: pa.Schema) -> None:
@@ -82,15 +81,13 @@ def items_in(table: pa.Table, per: str | None) -> pa.Array | None:
 def _ordered(bits: Array) -> Array:
     """Return integers in the order of the floats with these bits: all bits of negative ones turned, else the sign."""
     sign = bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
-    ordered: Array = np.where(bits & sign, ~bits, bits | sign)
-    return ordered
+    return np.where(bits & sign, ~bits, bits | sign)
 
 
 def _bits(ordered: Array) -> Array:
     """Return the bits of floats from the integers of ``_ordered``."""
     sign = ordered.dtype.type(1 << (8 * ordered.dtype.itemsize - 1))
-    bits: Array = np.where(ordered & sign, ordered ^ sign, ~ordered)
-    return bits
+    return np.where(ordered & sign, ordered ^ sign, ~ordered)
 
 
 def _groups(numbers: Array, items: pa.Array | None, known: dict[Any, int]) -> Array:

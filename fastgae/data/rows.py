@@ -101,8 +101,7 @@ class Rows:
 
     def file_of(self, rows: Array) -> Array:
         """Return the numbers of the files of rows."""
-        numbers: Array = np.searchsorted(self.files, rows, side="right") - 1
-        return numbers
+        return np.searchsorted(self.files, rows, side="right") - 1
 
     def place(self, row: int) -> tuple[Path, int]:
         """Return the file of a row, and its number there."""

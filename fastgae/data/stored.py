@@ -338,8 +338,7 @@ def _loaded(path: Path, member: zipfile.ZipInfo | None) -> Array:
         file: Any = stack.enter_context(opened_binary(path, "readahead"))
         if member is not None:
             file = stack.enter_context(zipfile.ZipFile(file).open(member))
-        array: Array = read_array(file, allow_pickle=False)
-        return array
+        return read_array(file, allow_pickle=False)
 
 
 def npy(path: Path) -> Lazy:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,16 +66,7 @@ def numba_kernel() -> Any:
     return advantages_of
 
 
-def numba_loop(source: Path, out: Path, memory: str) -> None:
-    _row_groups(source, out, {})
-
-
-def numba_loop_tuned(source: Path, out: Path, memory: str) -> None:
-    """Write no dictionaries, and statistics of keys alone, as fastgae does, because results hardly repeat."""
-    _row_groups(source, out, {"use_dictionary": False, "write_statistics": KEYS})
-
-
-def _row_groups(source: Path, out: Path, options: dict[str, Any]) -> None:
+def numba_loop(source: Path, out: Path, memory: str, **options: Any) -> None:
     file, writer, kernel = pq.ParquetFile(source), None, numba_kernel()
     for group in range(file.num_row_groups):
         rows = file.read_row_group(group, READ)
@@ -148,12 +139,14 @@ def _with_ray(computed: Callable[[Any], Any], source: Path, out: Path) -> float:
     return seconds
 
 
+# As fastgae writes, because results hardly repeat.
+TUNED = partial(numba_loop, use_dictionary=False, write_statistics=KEYS)
 CONTENDERS = {
     "ours": Contender("fastgae.data.compute", ours),
     "scattered": Contender("fastgae.data.compute, rows in any order", ours, scattered=True),
     "pyarrow": Contender("pyarrow, reading and writing only", pyarrow_alone, computes=False),
     "loop": Contender("pyarrow row groups, a Numba kernel, ParquetWriter", numba_loop),
-    "tuned": Contender("the same, without dictionaries, and with statistics of keys alone", numba_loop_tuned),
+    "tuned": Contender("the same, without dictionaries, and with statistics of keys alone", TUNED),
     "polars": Contender("Polars and a Numba kernel, all in memory", polars_frame),
     "pandas": Contender("pandas groupby and a loop", pandas_groupby, slow=True),
     "ray": Contender("fastgae.ray.compute, one call per block", ray_blocks, short=True, one_process=False),

@@ -30,15 +30,10 @@ TOLERANCE = 1e-4  # they round in another order, some in float64
 def measure() -> dict[str, Any]:
     """Time everything that runs here on every shape; return types of JSON."""
     machine, missing = describe_machine(), dict[str, str]()
-    use_one_cpu()
+    if hasattr(os, "sched_setaffinity"):  # no library gains from threads on one CPU, where those that it starts stay
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     seconds = {f"{steps}×{envs}": measure_shape(steps, envs, missing) for steps, envs in SHAPES}
     return {"machine": machine, "peers": versions(), "not_run": missing, "seconds": seconds}
-
-
-def use_one_cpu() -> None:
-    """Bind the process to one CPU, so that no library gains from threads. Those that it starts stay there, too."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def versions() -> dict[str, str]:

@@ -15,7 +15,7 @@ from speed.timing import np_add
 
 from . import accepted
 from .accepted import Line, left_out
-from .ratios import Pair, compared, measured, timer
+from .ratios import compared, measured, timer
 
 PAIRS = (("cpp", ADD), ("cpp", "numpy"), ("numba", "numpy"), ("numpy", ADD))
 # A floor is this part of the accepted ratio. On arrays that fill a cache, np.add alone varies by a factor of three
@@ -49,16 +49,13 @@ def accept() -> Iterator[str]:
         ratios = measured(timers(row, wide), never)  # tries as often as it can
         floors[row.name] = dict(known.get(row.name, {}))
         for pair in PAIRS:
-            before, slowest = known.get(row.name, {}).get(" over ".join(pair), 0), slowest_of(pair, ratios)
+            one, over = pair
+            slowest = min(ratio for (name, other), ratio in ratios.items() if name.startswith(one) and other == over)
+            before = floors[row.name].get(" over ".join(pair), 0)
             if not before <= slowest < FAR * before:
-                margin = MARGIN_OF_ADD[row in SHORT] if pair[1] == ADD else MARGIN
+                margin = MARGIN_OF_ADD[row in SHORT] if over == ADD else MARGIN
                 floors[row.name][" over ".join(pair)] = float(f"{slowest * margin:.2g}")
     return accepted.write("floors", floors)
-
-
-def slowest_of(pair: Pair, ratios: dict[Pair, float]) -> float:
-    one, over = pair
-    return min(ratio for (name, other), ratio in ratios.items() if name.startswith(one) and other == over)
 
 
 def timers(row: Row, more: list[str] | None = None) -> dict:

@@ -26,12 +26,7 @@ CONNECTOR = "ray.rllib.connectors.learner.general_advantage_estimation"
 
 @in_numpy("values: T")
 def compute_value_targets(
-    values: Numbers,
-    rewards: Numbers,
-    terminateds: Flags,
-    truncateds: Flags,
-    gamma: Coefficient,
-    lambda_: Coefficient,
+    values: Numbers, rewards: Numbers, terminateds: Flags, truncateds: Flags, gamma: Coefficient, lambda_: Coefficient
 ) -> Array:
     r"""Compute value targets of episodes that are stored end to end, the same bits as RLlib's.
 

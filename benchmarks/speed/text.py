@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from .rows import Row
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float, form: str = ",.2f") -> str:
     scale, unit = (1, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")
-    return f"{seconds * scale:,.2f} {unit}"
+    return f"{seconds * scale:{form}} {unit}"
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastgae._support.pictures import BLUE, INK, NOTE, PURPLE, SHADES, VERMILION, new_figure, style, svg
 from speed.table import ADD, LIMIT
+from speed.text import duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,9 +115,9 @@ def _bars(axes: "Axes", groups: Mapping[str, Mapping[str, float]]) -> None:
         axes.text(left, row, what, color=INK, fontweight="bold", va="center")
         for name, seconds in bars.items():
             row += 1
-            ours = name == "fastgae"
+            ours, label = name == "fastgae", f"{name}: {duration(seconds, '.3g')}"
             axes.barh(row, seconds * 1e6 - left, 0.7, left, color=BLUE if ours else SHADES[0])
-            axes.text(seconds * 1.1e6, row, f"{name}: {_short(seconds)}", color=BLUE if ours else INK, va="center")
+            axes.text(seconds * 1.1e6, row, label, color=BLUE if ours else INK, va="center")
         row += 1.6
     axes.set_ylim(row - 0.8, -0.8)
     axes.set_yticks([])
@@ -124,11 +125,6 @@ def _bars(axes: "Axes", groups: Mapping[str, Mapping[str, float]]) -> None:
     axes.set_xticks([1, 1e3, 1e6], ["1 µs", "1 ms", "1 s"])
     axes.set_xlim(left, max(micros) * 400)  # room for the words behind the longest bar
     axes.set_xlabel("time of one call on one CPU; shorter is better", color=NOTE)
-
-
-def _short(seconds: float) -> str:
-    scale, unit = next(each for each in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if seconds * each[0] >= 1)
-    return f"{seconds * scale:.3g} {unit}"
 
 
 def in_times_of_ours(seconds: Mapping[str, float]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from peers.compare import LIBRARIES, Comparison, Hooked
+from peers.compare import LIBRARIES, Comparison
 from speed.timing import Clock, in_turn
 
 from .apart import print_rows
@@ -23,17 +23,13 @@ SECONDS = 1.0  # of samples of each
 def measure(library: str) -> Iterator[dict[str, Any]]:
     for hooked in importlib.import_module(f"peers.hook_{library}").hooks(np.random.default_rng(0)):
         if hooked.timed:
-            check(hooked)
+            before = hooked.before()
+            with hooked.install():
+                compared = Comparison(hooked.name, before, hooked.after(), hooked.tolerance)
+            assert compared.holds(), f"{hooked.name}: wrong results"
             clocks = {"before": Clock(Timer(hooked.before)), "after": Clock(Timer(hooked.after), hooked.install)}
             best = {f"{when}_seconds": min(samples) for when, samples in in_turn(clocks, SECONDS).items()}
             yield {"library": library, "call": hooked.name, **best}
-
-
-def check(hooked: Hooked) -> None:
-    before = hooked.before()
-    with hooked.install():
-        compared = Comparison(hooked.name, before, hooked.after(), hooked.tolerance)
-    assert compared.holds(), f"{hooked.name}: wrong results"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from speed.rows import case
 from speed.text import duration, markdown
 from speed.timing import best
 
-from .peer_calls import PEERS, Ready, Rollout
+from .peer_calls import PEERS, Rollout
 
 SHAPES = ((128, 8), (2048, 64), (1024, 1024))
 SECONDS = 0.5  # for each peer on each shape; a call that takes longer gives one sample
@@ -59,14 +59,10 @@ def measure_shape(steps: int, envs: int, missing: dict[str, str]) -> dict[str, f
         except ImportError as error:
             missing[name] = str(error)
             continue
-        check(name, ready, expected)
+        difference = float(np.abs(ready.advantages(ready.call()) - expected).max())
+        assert difference <= TOLERANCE, f"{name} is off by {difference}"
         timers[name] = Timer(ready.call)
     return best(timers, SECONDS)
-
-
-def check(name: str, ready: Ready, expected: Any) -> None:
-    difference = float(np.abs(ready.advantages(ready.call()) - expected).max())
-    assert difference <= TOLERANCE, f"{name} is off by {difference}"
 
 
 def table(measured: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from speed.machine import describe_machine
 from speed.memory import resident
 from speed.places import BENCHMARKS, clean
+from speed.text import markdown
 
 from .contenders import CONTENDERS
 from .episodes import right, write_episodes, write_scattered
@@ -117,10 +118,10 @@ def measured_here(name: str, source: Path, memory: str) -> Mapping[str, Any]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = ["| | steps | seconds | CPU seconds | million steps/s | peak memory |", "|---|---:|---:|---:|---:|---:|"]
+    lines = []
     for row in rows:
         steps, seconds = row["steps"], row["seconds"]
         peak = "" if row["peak"] is None else f"{row['peak'] / 1e6:,.0f} MB"
         cpu = "" if row["cpu"] is None else f"{row['cpu']:,.2f}"
-        lines.append(f"| {row['label']} | {steps:,} | {seconds:,.2f} | {cpu} | {steps / seconds / 1e6:,.2f} | {peak} |")
-    return "\n".join(lines)
+        lines.append((row["label"], f"{steps:,}", f"{seconds:,.2f}", cpu, f"{steps / seconds / 1e6:,.2f}", peak))
+    return markdown(("", "steps", "seconds", "CPU seconds", "million steps/s", "peak memory"), lines)

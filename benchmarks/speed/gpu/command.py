@@ -97,12 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def side_by_side(args: argparse.Namespace, answers: Path) -> int:
     """Measure each contender in a process of its own. Return how many of fastgae's processes failed."""
     end, wrong = time.monotonic() + args.seconds, 0
-    how = [
-        "--answers",
-        str(answers),
-        *(["--rows", str(args.rows)] if args.rows else []),
-        *(["--dry"] if args.dry else []),
-    ]
+    how = ["--answers", str(answers), *["--dry"] * args.dry]
+    how += ["--rows", str(args.rows)] if args.rows else []
     for contender in args.contenders:
         command = [sys.executable, MAIN, "gpu", "--untested", *how, contender]
         try:
@@ -118,9 +114,8 @@ def side_by_side(args: argparse.Namespace, answers: Path) -> int:
 def measure(args: argparse.Namespace, name: str) -> int:
     """Print and write the rows of one contender."""
     (contender,), wrong = args.contenders, 0
-    for found in measured(
-        CONTENDERS[contender], "cpu" if args.dry else "cuda", SMALLER if args.dry else 1, args.answers
-    ):
+    device, smaller = ("cpu", SMALLER) if args.dry else ("cuda", 1)
+    for found in measured(CONTENDERS[contender], device, smaller, args.answers):
         write(args.rows, {"device": name, "torch": torch.__version__, **found})
         wrong += contender == "fastgae" and "failed" in found
     return int(bool(wrong))

@@ -34,11 +34,7 @@ def compiled_here() -> list[str]:
 def runs_here(*, every_target: bool = False) -> list[str]:
     """Return the backends that compute on the CPU here, best first; with ``every_target``, cpp as its CPU targets."""
     here = [backend for backend in fastgae.backends() if backend.available and backend.device == "CPU"]
-    return [
-        name
-        for backend in here
-        for name in (targets_of(backend) if every_target and backend.targets else [backend.name])
-    ]
+    return [name for backend in here for name in (every_target and targets_of(backend)) or [backend.name]]
 
 
 def targets_of(backend: fastgae.BackendInfo) -> list[str]:

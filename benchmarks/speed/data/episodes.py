@@ -14,7 +14,7 @@ GROUP = 1 << 20  # rows of a row group
 GAMMA, GAE_LAMBDA = 0.99, 0.95
 
 
-def write_episodes(path: Path, steps: int, mean_length: int) -> Path:
+def write_episodes(path: Path, steps: int, mean_length: int) -> None:
     """Write so many steps of episodes of 1 to twice the mean length, which all end for good."""
     rng = np.random.default_rng(0)
     writer, first = None, 0
@@ -25,7 +25,6 @@ def write_episodes(path: Path, steps: int, mean_length: int) -> Path:
         writer = writer or pq.ParquetWriter(path, part.schema, use_dictionary=KEYS)
         writer.write_table(part, row_group_size=GROUP)
     writer.close()
-    return path
 
 
 def write_scattered(path: Path, source: Path) -> Path:

@@ -48,6 +48,11 @@ class How(NamedTuple):
         del asked["backend"], asked["num_threads"]
         return {**asked.pop("options"), **asked}
 
+    @property
+    def passed(self) -> dict[str, Any]:
+        """Return the arguments of the estimator that are no arrays."""
+        return {"gamma": self.gamma, **self.options, "backend": self.backend, "num_threads": self.num_threads}
+
 
 class Rows(NamedTuple):
     """Checked rows, in the words of ``fastgae.gae``. The last row of each episode is terminated or truncated."""
@@ -89,10 +94,7 @@ def _gae(rows: Rows, carried: Carried | None, how: How) -> tuple[GAEResult[Any],
     results = fastgae.gae(
         **gae_arguments(rows, carried),
         last_advantages=None if carried is None else np.asarray(carried["advantages"], rows.dtype),
-        gamma=how.gamma,
-        **how.options,
-        backend=how.backend,
-        num_threads=how.num_threads,
+        **how.passed,
     )
     return results, {"values": rows.values[0].tolist(), "advantages": results.advantages[0].tolist()}
 
@@ -105,9 +107,7 @@ def _discounted_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[
         truncated=rows.truncated,
         last_values=np.asarray(following, rows.dtype),  # its dtype is that of the results
         final_values=rows.final_values if rows.next_values is None else rows.next_values[rows.truncated],
-        gamma=how.gamma,
-        backend=how.backend,
-        num_threads=how.num_threads,
+        **how.passed,
     )
     return _less_values(returns, rows), {"returns": returns[0].tolist()}
 
@@ -118,9 +118,7 @@ def _n_step_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[GAER
     if carried is not None:
         for name, array in arrays.items():
             arrays[name] = np.concatenate([array, np.asarray(carried[name], array.dtype)])
-    returns = fastgae.n_step_returns(
-        **arrays, gamma=how.gamma, **how.options, backend=how.backend, num_threads=how.num_threads
-    )[: len(rows.rewards)]
+    returns = fastgae.n_step_returns(**arrays, **how.passed)[: len(rows.rewards)]
     # Once an episode has ended in every env, the rows after that have no effect.
     ended: Array = arrays["terminated"] | arrays["truncated"]
     ends = np.maximum.accumulate(ended[: how.options["n"]])

@@ -176,7 +176,7 @@ def test_x87_and_32_bit_systems_are_refused():
 @pytest.mark.parametrize("name", sorted({backend.partition(":")[0] for backend in BACKENDS}))
 def test_every_backend_offers_the_contract(name):
     contract = importlib.import_module("fastgae._backends").Backend
-    offered = {name for name in vars(contract) if not name.startswith("_")}
+    offered = {name for name in dir(contract) if not name.startswith("_")}
     assert {"version", "targets", "gae", "block_sums", "rescale", "exact_sums"} <= offered
     module = importlib.import_module(f"fastgae._backends.{name}")
     assert all(callable(getattr(module, name)) for name in offered - {"RECURSIONS"})

@@ -18,8 +18,8 @@ CPU_TARGETS = tuple(name.removeprefix("cpp:") for name in get_args(BackendName) 
 ShortCut = Callable[[tuple[Any, ...], int, str | None], GAEResult | None]
 
 
-class Backend(Protocol):
-    """The functions of every backend. ``short_cut`` is optional and therefore not listed."""
+class AnyBackend(Protocol):
+    """What every backend has."""
 
     __name__: str
 
@@ -29,6 +29,10 @@ class Backend(Protocol):
 
     def version(self) -> str:
         """Return what the backend is built on, for people to read."""
+
+
+class Backend(AnyBackend, Protocol):
+    """The functions of every backend of the CPU. ``short_cut`` is optional and therefore not listed."""
 
     def targets(self) -> tuple[str, ...]:
         """Return the CPU targets that this machine can run, best first; empty if the backend has none."""
@@ -56,17 +60,11 @@ class Backend(Protocol):
         """
 
 
-class DeviceBackend(Protocol):
-    """The functions of a backend of ``OnDevice`` arrays: triton and xla. autograd needs only ``takes`` and ``gae``."""
+class DeviceBackend(AnyBackend, Protocol):
+    """The functions of a backend of ``OnDevice`` arrays: triton and xla. autograd needs only ``takes`` and ``gae``.
 
-    __name__: str
-
-    @property
-    def RECURSIONS(self) -> tuple[str, ...]:  # noqa: N802
-        """The recursions that ``gae`` computes; a call with any other is refused."""
-
-    def version(self) -> str:
-        """Return what the backend is built on, for people to read."""
+    A call with a recursion that is not in ``RECURSIONS`` is refused.
+    """
 
     def takes(self, array: Any) -> bool:
         """Return whether the backend reaches the memory of an array."""
@@ -74,18 +72,8 @@ class DeviceBackend(Protocol):
     def gae(self, call: Call) -> GAEResult:
         """Compute a checked call whose arrays are ``OnDevice``, or plan it. None stands for ABSENT."""
 
-    def normalized(
-        self,
-        advantages: Any,
-        mask: Any,
-        by: str,
-        given: tuple[Any, Any] | None,
-        ddof: int,
-        eps: float,
-        time_axis: int,
-        out: Any,
-    ) -> Any:
-        """Return advantages, shifted and scaled by their own or by given moments; in ``out`` if that is not NEW."""
+    def normalized(self, call: Call, moments: tuple[Any, Any] | None) -> Any:
+        """Return the rewards of a checked call, shifted and scaled by their own or by given moments."""
 
     def steps_without_resets(self, terminated: Any, truncated: Any, prev_done: Any, time_axis: int) -> Any:
         """Return where a step exists: the step before it ended no episode."""

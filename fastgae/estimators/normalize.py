@@ -112,7 +112,11 @@ def normalize(
     result: Any = frame.output(NEW if out is None else out, numbers)
     if isinstance(numbers, OnDevice):
         module = dispatch.on_devices("advantages", advantages, num_threads)
-        filled: Any = module.normalized(numbers, exists, by, given, kept_out, added, frame.axis, result)
+        call = Call(
+            numbers, ABSENT, mask=exists, time_axis=frame.axis, out=(result, None), normalize=by,
+            deviation=(kept_out, added),
+        )  # fmt: skip
+        filled: Any = module.normalized(call, given)
         return filled
     chosen = dispatch.choose(backend, num_threads)
     if result is NEW:

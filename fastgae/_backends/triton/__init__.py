@@ -63,26 +63,18 @@ def gae(call: Call) -> GAEResult:
     return GAEResult(*map(matrices.finished, outputs))
 
 
-def normalized(
-    advantages: OnDevice,
-    mask: OnDevice | None,
-    by: str,
-    given: tuple[Any, Any] | None,
-    ddof: int,
-    eps: float,
-    time_axis: int,
-    out: Any,
-) -> Planned:
+def normalized(call: Call, moments: tuple[Any, Any] | None) -> Planned:
     """Plan to shift and scale checked advantages by their own or by given moments; 0 outside of the mask."""
-    matrices = Matrices.of(advantages, time_axis)
-    inputs = [each for each in (advantages, mask, *(given or ())) if isinstance(each, OnDevice)]
-    output: Any = matrices.output(out, inputs)
+    advantages, mask, (ddof, eps) = call.rewards, call.mask, call.deviation
+    matrices = Matrices.of(advantages, call.time_axis)
+    inputs = [each for each in (advantages, mask, *(moments or ())) if isinstance(each, OnDevice)]
+    output: Any = matrices.output(call.out[0], inputs)
     if matrices.rewards.numel():
         views = matrices.of_steps(advantages), matrices.view(output.matrix), matrices.of_steps(mask)
-        if given is None:
-            normalize(matrices, *views, by, eps, ddof)
+        if moments is None:
+            normalize(matrices, *views, call.normalize, eps, ddof)
         else:
-            (mean, std), numbers = zip(*map(matrices.of_envs, given), strict=True)
+            (mean, std), numbers = zip(*map(matrices.of_envs, moments), strict=True)
             rescale(matrices, (*views, std), mean and (mean, ()), (), (1, 0, *numbers, eps))
     return cast(Planned, matrices.finished(output))
 

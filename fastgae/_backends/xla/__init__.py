@@ -150,23 +150,14 @@ class Nodes(Trees, Arrays):
         return self.dense(call._replace(final_values=last, truncated=self.leaves)) if last.ndim else last
 
 
-def normalized(
-    advantages: OnDevice,
-    mask: OnDevice | None,
-    by: str,
-    given: tuple[Any, Any] | None,
-    ddof: int,
-    eps: float,
-    time_axis: int,
-    out: Any,
-) -> jax.Array:
+def normalized(call: Call, moments: tuple[Any, Any] | None) -> jax.Array:
     """Return checked advantages, shifted and scaled by their own or by given moments; 0 outside of the mask."""
-    lib = Arrays(advantages, time_axis)
-    matrix, exists = lib.steps(advantages), lib.steps(mask, bool)
+    lib = Arrays(call.rewards, call.time_axis)
+    matrix, exists = lib.steps(call.rewards), lib.steps(call.mask, bool)
     if exists is not None:
         matrix = jnp.where(exists, matrix, 0)
-    moments = None if given is None else tuple(lib.envs(each, matrix, np.dtype(np.float64)) for each in given)
-    return lib.back(_normalized(matrix, exists, by, moments, ddof, eps))
+    given = None if moments is None else tuple(lib.envs(each, matrix, np.dtype(np.float64)) for each in moments)
+    return lib.back(_normalized(matrix, exists, call.normalize, given, *call.deviation))
 
 
 def steps_without_resets(

@@ -107,7 +107,8 @@ def _those(which: Array, *of: Array | None) -> tuple[Any, ...]:
 
 def checked_one_env(given: Call) -> tuple[Call, dict[str, Any]]:
     """Return the unchecked call of one env from any call with ``cu_seqlens``, and what to replace after its checks."""
-    rewards, values, last = _numbers(given)
+    end_to_end(given.rewards, "all sequences end to end. gae takes a padded batch, with mask and time_axis=1")
+    rewards, values, last = of_one_env(given.rewards, given.values, given.last_values)
     if isinstance(given.rewards, OnDevice):
         refuse_per_env(given.normalize, "packed sequences")
         packed = _for_kernel(given, len(rewards), last)
@@ -133,13 +134,11 @@ def _for_kernel(given: Call, total: int, last: Array | None) -> dict[str, Any]:
     return {"last_values": last, "cu_seqlens": starts, **per_sequence}
 
 
-def _numbers(given: Call) -> tuple[Array, Array, Array | None]:
-    """Return rewards, values and the values after sequences in one dtype."""
-    whole = "all sequences end to end. gae takes a padded batch, with mask and time_axis=1"
-    shape = end_to_end(given.rewards, whole).shape
-    optional = {} if given.last_values is None else {"last_values": given.last_values}
-    rewards, values, *last = of_one_dtype(rewards=given.rewards, values=given.values, **optional)
-    return rewards, Frame("rewards", shape, 0).steps("values", values), last[0] if last else None
+def of_one_env(rewards: Any, values: Any, last_values: Any) -> tuple[Array, Array, Array | None]:
+    """Return rewards, values and the values after sequences or leaves in one dtype."""
+    optional = {} if last_values is None else {"last_values": last_values}
+    rewards, values, *last = of_one_dtype(rewards=rewards, values=values, **optional)
+    return rewards, Frame("rewards", rewards.shape, 0).steps("values", values), last[0] if last else None
 
 
 def _advice(starts: Array, total: int) -> str:

@@ -5,8 +5,9 @@ from typing import Any, get_args
 import numpy as np
 
 from fastgae._call import Array, Call
-from fastgae._canonical.arguments import as_integers, as_word, end_to_end, of_one_dtype, one_for_each, refuse_per_env
+from fastgae._canonical.arguments import as_integers, as_word, check_shape, end_to_end, one_for_each, refuse_per_env
 from fastgae._canonical.frame import Frame
+from fastgae._canonical.packed import of_one_env
 from fastgae._interop.arrays import OnDevice
 from fastgae._interop.libraries import as_numbers
 from fastgae._typing import TreeWeights
@@ -25,26 +26,23 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     rewards = end_to_end(given.rewards, "all nodes of all trees")
     no_critic = type(given.values) in (int, float) and given.values == 0
     values = np.zeros(len(rewards), rewards.dtype) if no_critic else given.values
-    given_last = {} if given.last_values is None else {"last_values": given.last_values}
-    rewards, values, *last = of_one_dtype(rewards=rewards, values=values, **given_last)
+    rewards, values, last = of_one_env(rewards, values, given.last_values)
     frame = Frame("rewards", rewards.shape, 0)
-    values = frame.steps("values", values)
     none = np.zeros(len(rewards), bool)
     terminated = none if given.terminated is None else frame.flags("terminated", given.terminated)
     call = given._replace(
         rewards=rewards, values=values, terminated=terminated, last_values=0.0, parents=None, weights=None
     )
     parents = as_integers("parents", given.parents, "integers, with -1 at a root")
-    if parents.shape != rewards.shape:
-        raise ValueError(f"parents has shape {parents.shape}; expected rewards' shape, {rewards.shape}")
+    check_shape("parents", parents, rewards.shape, frame.like)
     weights = _read_weights(given.weights, len(rewards))
     if isinstance(rewards, OnDevice):  # JAX computes it, which sees the numbers later
-        if last and last[0].ndim > 1:
+        if last is not None and last.ndim > 1:
             raise ValueError(
-                f"last_values has shape {last[0].shape}; expected one number, or one per node, {rewards.shape}, or one "
+                f"last_values has shape {last.shape}; expected one number, or one per node, {rewards.shape}, or one "
                 "per leaf"
             )
-        return call, {"last_values": last[0] if last else None, "parents": parents, "weights": weights}
+        return call, {"last_values": last, "parents": parents, "weights": weights}
     parents = parents.copy()  # another thread may change the array between this check and the recursion
     _check_parents(parents)
     parents = parents.astype(np.intp, copy=False)  # as bincount takes them, which is narrower on a 32-bit system
@@ -55,7 +53,7 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
         raise ValueError(
             f"terminated is True at node {wrong[0]}, which has children: nothing follows a terminated node"
         )
-    after = _after_leaves(last[0], leaves) if last else np.zeros(rewards.shape, rewards.dtype)
+    after = np.zeros(rewards.shape, rewards.dtype) if last is None else _after_leaves(last, leaves)
     if not isinstance(weights, str):
         _check_weights(weights, parents)
     return call._replace(terminated=terminated), {"last_values": after, "parents": parents, "weights": weights}
@@ -93,8 +91,7 @@ def _read_weights(weights: Any, nodes: int) -> Array | str:
     if isinstance(weights, str):
         return as_word("weights", weights, get_args(TreeWeights), {}, ", or an array with one number per node")
     numbers = as_numbers("weights", weights).astype(np.float64)
-    if numbers.shape != (nodes,):
-        raise ValueError(f"weights has shape {numbers.shape}; expected rewards' shape, {(nodes,)}")
+    check_shape("weights", numbers, (nodes,), "rewards' shape")
     return numbers
 
 

@@ -93,9 +93,7 @@ def _coefficients(call: Call, env_major: bool) -> tuple[Any, ...]:
 
 def _discounted(gamma: Any, decay: Any) -> Any:
     """Return gamma times a decay. A gamma of 1 changes no number, so the decays of ``reverse_scan`` are not copied."""
-    if type(gamma) is float and (gamma == 1.0 or type(decay) is float):
-        return decay if gamma == 1.0 else gamma * decay
-    return gamma * decay
+    return decay if type(gamma) is float and gamma == 1.0 else gamma * decay
 
 
 def _constants(call: Call, dtype: np.dtype[Any]) -> Array | None:

@@ -137,18 +137,19 @@ def as_count(name: str, given: Any, most: int = MOST_STEPS) -> int:
 
 def as_clip(name: str, given: Any) -> float:
     """Return the number at which ratios are clipped: infinity for None."""
-    expected = "a number >= 0, or None"
-    clip = math.inf if given is None else as_number(name, given, expected)
-    if not clip >= 0.0:
-        raise ValueError(f"{name} must be {expected}, got {clip!r}")
-    return clip
+    return math.inf if given is None else as_size(name, given, "a number >= 0, or None", math.inf)
 
 
 def as_share(name: str, given: Any) -> float:
-    share = as_number(name, given, "a number in [0, 1]")
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"{name} must be a number in [0, 1], got {share!r}")
-    return share
+    return as_size(name, given, "a number in [0, 1]", 1.0)
+
+
+def as_size(name: str, given: Any, expected: str, most: float) -> float:
+    """Return a number from 0 to ``most``."""
+    size = as_number(name, given, expected)
+    if not 0.0 <= size <= most:
+        raise ValueError(f"{name} must be {expected}, got {size!r}")
+    return size
 
 
 def shown(given: object) -> str:

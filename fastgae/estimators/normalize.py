@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from typing import Any, cast
 
 import numpy as np
 
 from fastgae._call import ABSENT, EPS, MOST_STEPS, NEW, Array, Call
-from fastgae._canonical.arguments import as_number, as_word, integer_of, of_one_dtype, shown
+from fastgae._canonical.arguments import as_size, as_word, integer_of, of_one_dtype, shown
 from fastgae._canonical.checks import NORMALIZE
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.memory import in_place
@@ -166,8 +166,4 @@ def as_ddof(given: Any) -> int:
 
 
 def as_eps(given: Any) -> float:
-    expected = "a finite number >= 0"
-    eps = as_number("eps", given, expected)
-    if not 0.0 <= eps < math.inf:
-        raise ValueError(f"eps must be {expected}, got {eps!r}")
-    return eps
+    return as_size("eps", given, "a finite number >= 0", sys.float_info.max)

@@ -114,14 +114,6 @@ class Tensors(equation.Library):
     def minus(self, one: Tensor, other: Tensor) -> Tensor:
         return one - other
 
-    def overwritten(self, array: Tensor, gate: Tensor, numbers: Any) -> Tensor:
-        return torch.where(gate, numbers, array)
-
-    def clipped(self, ratios: Tensor, clip: float) -> Tensor:
-        """Return min(ratio, clip), whose gradient at the clip is that of the ratio."""
-        limit = self.rounded(clip)
-        return torch.where(ratios > limit, limit, ratios)
-
     def scan(self, terms: Tensor, decay: Any, gate: Any, exists: Any, last: Tensor) -> Tensor:
         gate = torch.as_tensor(gate, device=self.device).expand(terms.shape)
         if exists is not None:  # a step that does not exist passes on what follows it

@@ -62,13 +62,17 @@ class Library:
 
     def overwritten(self, array: Any, gate: Any, numbers: Any) -> Any:
         """Return the array, with numbers in place of its own where the gate is open."""
+        if self.differentiates:
+            return self.xp.where(gate, numbers, array)
         self.xp.copyto(array, numbers, where=gate)
         return array
 
     def clipped(self, ratios: Any, clip: float) -> Any:
-        """Return min(ratio, clip), where NaN stays NaN and a zero keeps its sign."""
+        """Return min(ratio, clip), where NaN stays NaN and a zero keeps its sign; at the clip, the ratio's gradient."""
         limit = self.rounded(clip)
-        return self.xp.minimum(ratios, limit) if limit > 0 else self.xp.where(ratios > limit, limit, ratios)
+        if not self.differentiates and limit > 0:
+            return self.xp.minimum(ratios, limit)
+        return self.xp.where(ratios > limit, limit, ratios)
 
     def scan(self, terms: Any, decay: Any, gate: Any, exists: Any, last: Any) -> Any:
         """Return y_t = plus(gate_t, x_t, decay_t, y_{t+1}). A step that does not exist keeps y_{t+1}."""

@@ -83,13 +83,6 @@ class Arrays(equation.Library):
     def quotient(self, one: Any, other: Any) -> Any:
         return _quotient(self.wide(one), self.wide(other)).astype(self.dtype)
 
-    def overwritten(self, array: Any, gate: Any, numbers: Any) -> Any:
-        return jnp.where(gate, numbers, array)
-
-    def clipped(self, ratios: Any, clip: float) -> Any:
-        limit = self.rounded(float(clip))
-        return jnp.where(ratios > limit, limit, ratios)
-
     def scan(self, terms: Any, decay: Any, gate: Any, exists: Any, last: Any) -> Any:
         decay, gate = (_broadcast(each, terms) for each in (decay, gate))
         if exists is not None:  # -0.0 + 1 y is y, bit for bit

@@ -106,22 +106,13 @@ MOMENT_STEPS = 128
 ROLES: dict[str, Role] = {
     **{name: hint.__metadata__[0] for name, hint in get_type_hints(Call, include_extras=True).items()},
     "lambda_": Role.COEFFICIENT,
-    "x": Role.STEPS,
+    **dict.fromkeys(("x", "advantages"), Role.STEPS),
     "decay": Role.FACTORS,
     "initial": Role.ENVS,
-    "advantages": Role.STEPS,
-    "mean": Role.MOMENTS,
-    "std": Role.MOMENTS,
-    "groups": Role.LABELS,
-    "trajectories": Role.LABELS,
+    **dict.fromkeys(("mean", "std"), Role.MOMENTS),
+    **dict.fromkeys(("groups", "trajectories"), Role.LABELS),
     "baseline": Role.WEIGHTS,
-    "scale": Role.SETTING,
-    "by": Role.SETTING,
-    "ddof": Role.SETTING,
-    "eps": Role.SETTING,
-    "stop_gradients": Role.SETTING,
-    "num_threads": Role.SETTING,
-    "backend": Role.SETTING,
+    **dict.fromkeys(("scale", "by", "ddof", "eps", "stop_gradients", "num_threads", "backend"), Role.SETTING),
 }
 
 

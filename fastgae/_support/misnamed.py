@@ -80,6 +80,7 @@ _MOVED = (
     "row t there says that observation t begins an episode, so pass the flags of row t + 1 (docs/which-arguments.md)"
 )
 _FLAGS = "the flags that env.step returned with rewards; flags of a time limit belong in truncated"
+_BOUNDARIES = "where each sequence begins and the last one ends: np.cumsum([0, *lengths])"
 NOTES = {
     "done": _FLAGS,
     "dones": f"{_FLAGS}. In CleanRL {_MOVED}",
@@ -91,12 +92,10 @@ NOTES = {
     "masks": "True where the step exists. If masks is 1 - done, as in some loops, pass done as terminated",
     **dict.fromkeys(("normalize_advantage", "normalize_advantages", "norm_adv"), 'with "global" or "per_env"'),
     "log_rhos": "exp of the logarithms",
-    "lengths": "where each sequence begins and the last one ends: np.cumsum([0, *lengths])",
-    "seq_lens": "where each sequence begins and the last one ends: np.cumsum([0, *lengths])",
+    **dict.fromkeys(("lengths", "seq_lens"), _BOUNDARIES),
     **dict.fromkeys(("group_size", "num_generations"), "a label for each answer: np.arange(len(rewards)) // {name}"),
     "unbiased": "1 for True and 0 for False",
-    "batch_first": "1 for arrays of shape (N, T)",
-    "time_major": "1 for arrays of shape (N, T)",
+    **dict.fromkeys(("batch_first", "time_major"), "1 for arrays of shape (N, T)"),
 }
 
 # Arguments that have no default, because with a wrong one nobody would notice -> what to pass.
@@ -109,7 +108,7 @@ NO_DEFAULT = {
     "n": "pass the number of rewards in each return, by name: n=5",
     "decay": "pass what y_{t+1} is multiplied by: one number, or one per step",
     "groups": "pass one label per answer, the same for all answers to a prompt",
-    "cu_seqlens": "pass where each sequence begins and the last one ends: np.cumsum([0, *lengths])",
+    "cu_seqlens": f"pass {_BOUNDARIES}",
     "parents": "pass the index of the parent of each node, -1 at a root",
     "advantages": "pass the advantages of every step, as gae returns them",
     "terminated": f"{_ENDS}, or None if no step ends one, as among the tokens of an answer",

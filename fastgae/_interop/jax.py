@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import importlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -16,7 +15,6 @@ if jax.__version_info__ < (0, 5):  # which cannot call the compiled module: jax.
     raise ImportError(f"jax {jax.__version__} is too old: fastgae needs JAX 0.5 or newer")
 
 SMALL = 512 * 1024  # bytes
-_enable_x64: Any = (jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")).enable_x64
 
 
 @contextlib.contextmanager
@@ -25,7 +23,7 @@ def numpys_promotion() -> Iterator[None]:
 
     JAX before 0.8 would fail with float64: it keeps to float32.
     """
-    float64 = contextlib.nullcontext() if jax.__version_info__ < (0, 8) else _enable_x64(True)
+    float64 = contextlib.nullcontext() if jax.__version_info__ < (0, 8) else jax.enable_x64(True)
     with float64, jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
@@ -145,18 +143,13 @@ def promoted(numbers: Iterable[object]) -> np.dtype[Any]:
 
 def computes(given: Iterable[object]) -> bool:
     """Return whether JAX computes with an array among these, and not NumPy: it is traced, or not on the CPU."""
-    arrays = [each for each in given if type(each) not in NO_ARRAYS and isinstance(each, jax.Array)]
-    return not all(map(on_the_cpu, arrays))
+    arrays = (each for each in given if type(each) not in NO_ARRAYS and isinstance(each, jax.Array))
+    return any(isinstance(each, jax.core.Tracer) or beyond_the_cpu(each.sharding) for each in arrays)
 
 
 def may_be_read(given: tuple[Any, ...]) -> bool:
     """Return whether NumPy may compute a call of these arguments, and JAX copies the results soonest."""
     return not computes(given) and is_small(given[0])
-
-
-def on_the_cpu(array: jax.Array) -> bool:
-    """Return whether NumPy can read an array."""
-    return not isinstance(array, jax.core.Tracer) and not beyond_the_cpu(array.sharding)
 
 
 @functools.lru_cache

@@ -146,7 +146,8 @@ class Batch:
         """Return the results of all calls, with the axes of the batch first: of one call with more envs, or of many."""
         if not self.shape:
             return self.call(self.arrays)
-        if not self.are_environments():
+        # More environments of one call are computed much faster than many calls.
+        if not may_join(self.settings, {name: self.own(name) for name in self.arrays}, self.first_shape):
             return self.one_by_one()
         time_axis = self.settings["time_axis"]
         moved = time_axis + len(self.shape) if time_axis >= 0 else time_axis
@@ -156,10 +157,6 @@ class Batch:
         """Return the results of one call."""
         results = self.function(**{**self.settings, **arrays, **changed})
         return results if isinstance(results, tuple) else (results,)
-
-    def are_environments(self) -> bool:
-        """Return whether the batch may become more environments of one call, which is much faster than many calls."""
-        return may_join(self.settings, {name: self.own(name) for name in self.arrays}, self.first_shape)
 
     def in_front(self, name: str) -> Array:
         """Return an array with the axes of the batch before those that it has in one call."""

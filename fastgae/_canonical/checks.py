@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fastgae._call import ABSENT, NEW, NEXT_STEP, ROLES, Array, Call, Declaration, Role
+from fastgae._call import ABSENT, NEXT_STEP, ROLES, Array, Call, Declaration, Role
 from fastgae._canonical.arguments import as_clip, as_count, as_share, as_switch, as_word, autoreset_mode, of_one_dtype
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import checked_one_env
@@ -97,7 +97,8 @@ def checked(estimator: Declaration, given: Call) -> Call:
     for field, setting in SETTINGS.items():
         if field in estimator.fields:
             read[field] = setting(field, read[field])
-    read["time_axis"], read["out"] = frame.axis, _checked_out(estimator, frame, call)
+    names = ("out", "out") if estimator.result else ("out[0]", "out[1]")
+    read["time_axis"], read["out"] = frame.axis, frame.outputs(call.out, call.rewards, names)
     read.update(packed)
     call = Call._make(read.values())
     _check_combination(call)
@@ -128,13 +129,6 @@ def _is_longer(frame: Frame, values: Any) -> bool:
         f"values has shape {values.shape}; expected rewards' shape {frame.shape}, or {frame.one_longer} with V after "
         f"the last step{frame.advice('values', values)}"
     )
-
-
-def _checked_out(estimator: Declaration, frame: Frame, call: Call) -> tuple[Any, Any]:
-    """Return the pair (advantages, returns) to fill; NEW stands for an array to allocate."""
-    if call.out is None:
-        return NEW, NEW
-    return frame.outputs(call.out, call.rewards, ("out", "out") if estimator.result else ("out[0]", "out[1]"))
 
 
 def warn_of_reset_rows(call: Call) -> None:

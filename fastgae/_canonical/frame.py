@@ -10,7 +10,6 @@ from fastgae._call import NEW, ROLES, Array, Role
 from fastgae._canonical.arguments import as_number, check_shape, integer_of, shown
 from fastgae._interop.arrays import OnDevice, broadcast_to, check_wide, widened
 from fastgae._interop.libraries import as_array, as_numbers
-from fastgae._typing import Output
 
 
 class Frame(NamedTuple):
@@ -166,8 +165,10 @@ class Frame(NamedTuple):
         if array.shape not in (self.without_time, self.one_step):
             raise self._not_per_env(name, array)
 
-    def outputs(self, out: object, like: Array, names: tuple[str, str]) -> Output:
-        """Check the pair (advantages, returns)."""
+    def outputs(self, out: object, like: Array, names: tuple[str, str]) -> tuple[Any, Any]:
+        """Return the checked pair (advantages, returns) to fill; NEW stands for an array to allocate."""
+        if out is None:
+            return NEW, NEW
         if not isinstance(out, tuple | list) or len(out) != 2:
             raise TypeError(
                 "out must be a pair (advantages, returns), of which either may be None, got "

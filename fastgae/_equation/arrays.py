@@ -23,6 +23,7 @@ class Library:
     """
 
     xp: Any = np
+    normalized: Any  # (advantages, exists, by): of JAX and torch, because ``_engine.moments`` normalizes those of NumPy
     differentiates = False  # numbers of steps that do not exist must not take part, because a gradient would find them
 
     def __init__(self, rewards: Any, axis: int):
@@ -106,10 +107,6 @@ class Library:
             following = returns[1:] if after is None else self.xp.take_along_axis(returns, after, 0)
             self.xp.copyto(returns[rows], rewards[rows] + gamma * following, where=goes_on)
         return returns
-
-    def normalized(self, advantages: Any, exists: Any, by: str) -> Any:
-        """Return advantages with mean 0 and standard deviation 1. ``_engine.moments`` normalizes those of NumPy."""
-        raise NotImplementedError
 
     def moved(self, array: Any, axis: int, to: int) -> Any:
         return self.xp.moveaxis(array, axis, to)

@@ -30,8 +30,6 @@ from fastgae._equation.trees import Trees
 from fastgae._support import memory
 from fastgae._support.threads import is_forked, usable_cpus
 
-Function = Callable[..., None]
-
 RECURSIONS = ("gae", "tree")
 exact_sums = sums_by_numpy  # because to compile a kernel of its own would take the first call a second
 
@@ -182,9 +180,7 @@ def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_thre
     (steps, envs), by_env = matrix.shape, is_env_major(matrix)
     sums = np.zeros((-(-steps // MOMENT_STEPS), envs))
     row = np.zeros(envs) if center is None else center
-    arguments = (
-        steps, envs, flat(matrix, by_env), flags(mask, by_env), row, center is not None, sums.ravel()
-    )  # fmt: skip
+    arguments = steps, envs, flat(matrix, by_env), flags(mask, by_env), row, center is not None, sums.ravel()
     function = moments.block_sums_env_major if by_env else moments.block_sums_time_major
     _run(function, matrix, envs, arguments, 1, num_threads)
     return sums
@@ -202,7 +198,7 @@ def rescale(
 
 
 def _run(
-    function: Function, matrix: Array, envs: int, arguments: tuple[Any, ...], filled: int, num_threads: int
+    function: Callable[..., None], matrix: Array, envs: int, arguments: tuple[Any, ...], filled: int, num_threads: int
 ) -> None:
     """Run a kernel: on spans of envs side by side if that is faster."""
     per_row = getattr(getattr(arguments, "gamma", None), "ndim", 0) == 2

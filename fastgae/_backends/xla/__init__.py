@@ -27,7 +27,6 @@ from fastgae._equation.trees import Trees
 from fastgae._interop.arrays import OnDevice
 from fastgae._interop.jax import canonical, numpys_promotion
 
-FLAG = np.dtype(bool)
 RECURSIONS = equation.RECURSIONS
 
 

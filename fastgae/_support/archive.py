@@ -110,12 +110,12 @@ def header_in(content: IO[bytes], name: str, size: int) -> Header:
     """Return the header at the beginning of a file of so many bytes; raise if they disagree."""
     try:
         shape, fortran_order, dtype = HEADERS[npy.read_magic(content)](content, max_header_size=LONGEST_HEADER)
+        if not all(type(length) is int for length in shape):
+            raise TypeError(f"a length in {shape} is no integer")
     except HEADER_ERRORS as error:
         raise ValueError(f"{name} has no header of an array of numbers; write it with numpy.savez") from error
     begin = content.tell()
     size -= begin
-    if not all(type(length) is int for length in shape):
-        raise ValueError(f"{name} has no header of an array of numbers; write it with numpy.savez")
     if dtype.kind not in NUMBERS:
         raise ValueError(f"{name} must hold numbers or bool, got dtype {str(dtype)[:40]}")
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != size:

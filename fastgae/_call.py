@@ -41,12 +41,8 @@ class Role(Enum):
 PerStep = Annotated[Any, Role.STEPS]
 StepFlags = Annotated[Any, Role.STEP_FLAGS]
 Envs = Annotated[Any, Role.ENVS]
-EnvFlags = Annotated[Any, Role.ENV_FLAGS]
 Coefficient = Annotated[Any, Role.COEFFICIENT]
 Constant = Annotated[Any, Role.CONSTANT]
-Boundaries = Annotated[Any, Role.BOUNDARIES]
-Parents = Annotated[Any, Role.PARENTS]
-Weights = Annotated[Any, Role.WEIGHTS]
 Setting = Annotated[Any, Role.SETTING]
 
 
@@ -64,7 +60,7 @@ class Call(NamedTuple):
     next_values: PerStep = None
     final_values: PerStep = None  # or one per True of truncated
     autoreset: Setting = None
-    prev_done: EnvFlags = None
+    prev_done: Annotated[Any, Role.ENV_FLAGS] = None
     mask: StepFlags = None
     gamma: Coefficient = 0.99
     gae_lambda: Coefficient = 0.95
@@ -75,12 +71,12 @@ class Call(NamedTuple):
     returns_lambda: Coefficient = None
     tail_normalized: Setting = False
     carry_over: Setting = False
-    cu_seqlens: Boundaries = None
+    cu_seqlens: Annotated[Any, Role.BOUNDARIES] = None
     n: Setting = None
     recursion: Setting = "gae"  # one of ``RECURSIONS`` in _equation/arrays.py; "none": A = r, in a short cut
     ratios: PerStep = None
-    parents: Parents = None
-    weights: Weights = None  # once checked, the share that each node has among its siblings
+    parents: Annotated[Any, Role.PARENTS] = None
+    weights: Annotated[Any, Role.WEIGHTS] = None  # once checked, the share that each node has among its siblings
     rho_clip: Constant = None
     c_clip: Constant = None
     advantage_clip: Constant = None

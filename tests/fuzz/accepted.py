@@ -373,12 +373,13 @@ class _Faults:
         if Seen(final).shape not in (self.shape, (np.count_nonzero(cut),)):
             self.add(ValueError, "final_values")
 
+    def where(self, name: str, given: dict[str, Any], missing: bool) -> np.ndarray:
+        """Return the flags of every step."""
+        return everywhere(Seen(given.get(name, missing)).array, self.shape) != 0
+
     def trajectories(self, given: dict[str, Any]) -> None:
         """All samples of a trajectory must have the same reward."""
-        exists = (
-            everywhere(Seen(given["mask"]).array, self.shape) != 0 if "mask" in given else np.ones(self.shape, bool)
-        )
-        names = ("groups", "trajectories", "rewards")
+        exists, names = self.where("mask", given, True), ("groups", "trajectories", "rewards")
         whole: dict[Any, float] = {}
         for group, trajectory, reward in zip(
             *(Seen(given[name]).array[exists].tolist() for name in names), strict=True
@@ -390,13 +391,8 @@ class _Faults:
 
     def ends(self, given: dict[str, Any]) -> None:
         """Without a value after the last step, the last step that exists must end every episode."""
-        done = np.zeros(self.shape, bool)
-        for name in ("terminated", "truncated"):
-            if name in given:
-                done |= everywhere(Seen(given[name]).array, self.shape) != 0
-        exists = (
-            everywhere(Seen(given["mask"]).array, self.shape) != 0 if "mask" in given else np.ones(self.shape, bool)
-        )
+        done = self.where("terminated", given, False) | self.where("truncated", given, False)
+        exists = self.where("mask", given, True)
         for env in np.ndindex(self.envs):
             column = (*env[: self.axis], slice(None), *env[self.axis :])
             steps = np.flatnonzero(exists[column])

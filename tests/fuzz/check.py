@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 import fastgae
-from support.backends import no_short_cut
+from support.backends import BACKENDS, no_short_cut
+from support.cases import difference
 
 from .accepted import faults
 from .calls import Alias, Call, Given, Over, everywhere
@@ -38,17 +39,12 @@ class DifferenceError(AssertionError):
 
 def variants(names: Sequence[str] = ()) -> list[str]:
     """Return the backends and CPU targets that run here, the reference first; only these names, if any are given."""
-    return [
-        f"{info.name}:{target}" if target else info.name
-        for info in reversed(fastgae.backends())
-        if info.available and info.device == "CPU" and (not names or info.name in names)
-        for target in (info.targets or (None,))
-    ]
+    return [each for each in reversed(BACKENDS) if not names or each.partition(":")[0] in names]
 
 
 def ways(names: Sequence[str]) -> list[tuple[str, bool]]:
     """Return the ways of a call: every one of these backends, and those with a short cut once without it."""
-    without = {name.partition(":")[0]: name for name in reversed(names) if name != "numpy"}
+    without = {name.partition(":")[0]: name for name in names if name != "numpy"}  # the best target, which is last
     return [(name, True) for name in names] + [(name, False) for name in without.values()]
 
 
@@ -179,19 +175,8 @@ def _compare(what: str, got: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def _same_bits(what: str, got: np.ndarray, expected: np.ndarray) -> None:
-    """Raise where the bits differ. NaN equals NaN, because its sign and payload are not promised."""
-    if got.dtype != expected.dtype or got.shape != expected.shape:
-        raise DifferenceError(f"{what}: {got.dtype}{got.shape} and {expected.dtype}{expected.shape}")
-    unsigned = f"u{got.itemsize}"
-    same = np.ascontiguousarray(got).view(unsigned) == np.ascontiguousarray(expected).view(unsigned)
-    if not same.all() and got.dtype.kind == "f":
-        same |= np.isnan(got) & np.isnan(expected)
-    if not same.all():
-        where = tuple(int(i) for i in np.argwhere(~same)[0])
-        raise DifferenceError(
-            f"{what}: {np.count_nonzero(~same)} of {same.size} differ, first at {where}: {got[where]!r} and "
-            f"{expected[where]!r}"
-        )
+    if said := difference(got, expected):
+        raise DifferenceError(f"{what}: {said}")
 
 
 def _check_invariance(call: Call, expected: dict[str, Any], backend: str) -> None:

@@ -79,18 +79,26 @@ def _arrays(size, dtype, flags, bootstrap, seed):
     return arrays
 
 
-def assert_same_bits(actual, expected, what=""):
-    """Assert the same shape, dtype and bits. NaN equals NaN, because its sign and payload are not promised."""
-    actual, expected = np.asarray(actual), np.asarray(expected)
-    assert actual.dtype == expected.dtype, what
-    assert actual.shape == expected.shape, what
-    unsigned = f"u{actual.dtype.itemsize}"
-    same = np.ascontiguousarray(actual).view(unsigned) == np.ascontiguousarray(expected).view(unsigned)
+def difference(got, expected):
+    """Say how the shape, dtype or bits of an array differ, or "". NaN has no sign and payload that are promised."""
+    if got.dtype != expected.dtype or got.shape != expected.shape:
+        return f"{got.dtype}{got.shape}, expected {expected.dtype}{expected.shape}"
+    unsigned = f"u{got.itemsize}"
+    same = np.ascontiguousarray(got).view(unsigned) == np.ascontiguousarray(expected).view(unsigned)
     if not same.all():
-        same |= np.isnan(actual) & np.isnan(expected)
-    if not same.all():
-        index = tuple(np.argwhere(~same)[0])
-        raise AssertionError(
-            f"{what} {np.count_nonzero(~same)} of {same.size} numbers differ, first at {tuple(map(int, index))}: "
-            f"{actual[index]!r}, expected {expected[index]!r}"
-        )
+        same |= np.isnan(got) & np.isnan(expected)
+    if same.all():
+        return ""
+    where = tuple(map(int, np.argwhere(~same)[0]))
+    count = f"{np.count_nonzero(~same)} of {same.size} differ"
+    return f"{count}, first at {where}: {got[where]!r}, expected {expected[where]!r}"
+
+
+def assert_same_bits(got, expected, what=""):
+    """Assert the same shape, dtype and bits, of an array or of each of several."""
+    if isinstance(expected, tuple):
+        for each, right in zip(got, expected, strict=True):
+            assert_same_bits(each, right, what)
+        return
+    said = difference(np.asarray(got), np.asarray(expected))
+    assert not said, f"{what} {said}"

@@ -13,13 +13,12 @@ import pytest
 import fastgae
 from fastgae._engine import dispatch
 from fastgae._support import threads
-from support.backends import BACKENDS
+from support.backends import BACKENDS, needs_cpp
 from support.programs import BROKEN_CORE, CALL, NO_CORE, NO_NUMBA, NO_TRITON
 
 NAMES = ("cpp", "numba", "numpy", "triton")
 AVAILABLE = [info.name for info in fastgae.backends() if info.available and info.device == "CPU"]
 CPP_TARGETS = next(info.targets for info in fastgae.backends() if info.name == "cpp")
-needs_cpp = pytest.mark.skipif(not CPP_TARGETS, reason="the compiled module is not there")
 
 
 def test_exactly_the_expected_backends_are_there():

@@ -12,7 +12,7 @@ import pytest
 import fastgae
 from fastgae._interop.arrays import BFLOAT16, widened
 from fuzz.calls import upper_halves
-from support.backends import BACKENDS, ONE_TARGET
+from support.backends import BACKENDS, CPP, ONE_TARGET
 from support.cases import BOOTSTRAPS, assert_same_bits, make_case
 
 ALL_BITS = np.arange(1 << 16, dtype=np.uint16)
@@ -115,7 +115,7 @@ def test_every_number_of_16_bits_goes_through_the_kernels(backend, kind, shape):
 
 
 @pytest.mark.parametrize("kind", NARROW)
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("cpp")])  # others widen by NumPy
+@pytest.mark.parametrize("backend", CPP)  # others widen by NumPy
 def test_threads_widen_all_inputs_of_16_bits(backend, kind):
     """Enough steps for two threads, which widen an odd number of them."""
     for bootstrap, time_axis in product(("longer_values", "next_values", "final_dense", "final_sparse"), (0, 1)):

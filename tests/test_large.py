@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from support.backends import WITH_KERNELS
+from support.backends import WITH_KERNELS, needs_cpp
 from support.cases import assert_same_bits
 
 WIDE, LONG, ONE_ROW, BY_THREADS = (551, 4099), (70_001, 33), (3, 33_003), (901, 4099)
@@ -117,7 +117,7 @@ print("done")
 """
 
 
-@pytest.mark.skipif(not any(name.startswith("cpp") for name in WITH_KERNELS), reason="cpp is not built")
+@needs_cpp
 def test_every_way_to_wait_for_memory_gives_the_same_bits(python):
     """In a process of its own, because the ways that it takes would be kept."""
     assert python(EVERY_WAY) == "done"

@@ -13,11 +13,9 @@ import pytest
 import fastgae
 from fastgae._call import NEW, Call, Role, names_of
 from fuzz.layouts import laid
-from support.backends import BACKENDS, no_short_cut
+from support.backends import BACKENDS, needs_cpp, no_short_cut
 from support.cases import assert_same_bits, make_case
 from support.good_calls import good_calls
-
-needs_cpp = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="there is no compiled backend")
 
 SIZE = (17, 3)  # few enough steps for the smallest thresholds, too
 MEMORY = {

@@ -6,7 +6,8 @@ import pytest
 
 from fastgae import BackendUnavailableError
 from support.cases import assert_same_bits
-from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, prepared, tensor_of
+from support.compat_calls import CALLS, TORCH_CALLS, prepared, tensor_of
+from support.functions import arrays_of
 
 torch = pytest.importorskip("torch")
 importlib.import_module("fastgae._interop.torch_ops")  # or it would keep a function that a test has replaced

@@ -5,7 +5,8 @@ import pytest
 
 from fastgae.compat import rlax, rsl_rl, tianshou, trl, verl
 from support.cases import assert_same_bits, make_case
-from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, arrays_of, prepared
+from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, prepared
+from support.functions import arrays_of
 
 from .test_arguments import TABLE
 

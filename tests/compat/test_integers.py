@@ -5,7 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from support.compat_calls import CALLS, NUMPY_CALLS, arrays_of, of_numpy, prepared, tensor_of
+from support.compat_calls import CALLS, NUMPY_CALLS, of_numpy, prepared, tensor_of
+from support.functions import arrays_of
 
 # Which dtypes the numbers have, by turns, the dtype of the results in NumPy, and in torch.
 MIXES = {

@@ -13,7 +13,8 @@ from fastgae.compat import envpool, skrl, spinningup, stable_baselines3, verl
 from loops import later, tokens
 from loops.tokens import whiten
 from support.cases import assert_same_bits, make_case
-from support.compat_calls import CALLS, ENVS, MASK, NUMPY_CALLS, STEPS, VTRACE, arrays_of, prepared
+from support.compat_calls import CALLS, ENVS, MASK, NUMPY_CALLS, STEPS, VTRACE, prepared
+from support.functions import arrays_of
 
 from .test_arguments import RESPONSES
 

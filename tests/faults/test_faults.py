@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from support.backends import BACKENDS
+from support.backends import needs_cpp
 
 from .every_fault import CALLS
 from .faults import COMPILER, compiled, met, run
@@ -12,7 +12,7 @@ from .faults import COMPILER, compiled, met, run
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the faults are made with the preloading of glibc"),
     pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler here"),
-    pytest.mark.skipif(not any(name.startswith("cpp") for name in BACKENDS), reason="there is no compiled backend"),
+    needs_cpp,
 ]
 
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from support.cases import assert_same_bits
-from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, prepared, tensor_of
+from support.compat_calls import CALLS, TORCH_CALLS, prepared, tensor_of
+from support.functions import arrays_of
 
 from .device import DEVICE
 

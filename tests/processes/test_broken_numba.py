@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import fastgae
+from support.backends import needs_numba
 from support.programs import CALL, NO_CORE
 
 # The package's __init__.py, the type of the error and a word of it.
@@ -81,6 +82,6 @@ Dispatcher.compile = compile
 """
 
 
-@pytest.mark.skipif("numba" not in {i.name for i in fastgae.backends() if i.available}, reason="numba is not installed")
+@needs_numba
 def test_a_numba_that_cannot_compile_is_a_broken_one(python):
     seen(python(NO_CORE + CALL + CANNOT_COMPILE + SEEN), "numba backend", "no such instruction", 'backend="numpy"')

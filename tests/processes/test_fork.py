@@ -8,10 +8,9 @@ import os
 
 import pytest
 
-from support.backends import BACKENDS, ONE_TARGET
+from support.backends import ONE_TARGET, needs_cpp, needs_numba
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-needs_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
 
 FORK = """
 import os, sys, threading, warnings
@@ -105,7 +104,7 @@ print("done")
 """
 
 
-@pytest.mark.skipif(not any(name.startswith("cpp") for name in BACKENDS), reason="cpp is not built")
+@needs_cpp
 def test_fork_while_a_thread_measures_prefetches(python):
     assert python(WHILE_A_THREAD_MEASURES) == "done"
 

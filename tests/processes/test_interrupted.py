@@ -10,10 +10,8 @@ import pytest
 
 import fastgae
 from fastgae._engine import dispatch
-from support.backends import BACKENDS
+from support.backends import WITH_KERNELS, needs_numba
 from support.cases import assert_same_bits, make_case
-
-needs_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
 
 # The helper sees by the last row, which is computed first, that the call is running.
 CTRL_C = """
@@ -62,9 +60,7 @@ print(len(after), len(parallel) - before)
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="this platform has other signals")
-@pytest.mark.parametrize(
-    "backend", [name for name in BACKENDS if name != "numpy"]
-)  # NumPy stops between two operations
+@pytest.mark.parametrize("backend", WITH_KERNELS)  # NumPy stops between two operations
 def test_ctrl_c_during_a_call(python, backend):
     calls, parallel = map(int, python(CTRL_C.format(backend=backend)).split())
     assert calls == 2
@@ -154,9 +150,7 @@ def test_ctrl_c_between_any_two_instructions_leaves_later_calls_parallel(monkeyp
 
     def runs_in_parallel():
         parallel.clear()
-        got = fastgae.gae(**case.arguments(), backend="numba", num_threads=2)
-        for array, right in zip(got, expected, strict=True):
-            assert_same_bits(array, right)
+        assert_same_bits(fastgae.gae(**case.arguments(), backend="numba", num_threads=2), expected)
         return len(parallel) == 1
 
     def in_another_thread():

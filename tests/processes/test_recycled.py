@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from support.backends import BACKENDS
+from support.backends import needs_cpp
 
-COMPILED = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="only the compiled module recycles")
 SETTING = """
 import json
 import numpy as np, fastgae
@@ -18,7 +17,7 @@ print(json.dumps(memory.recycled()))
 """
 
 
-@COMPILED
+@needs_cpp  # which alone recycles
 @pytest.mark.parametrize(("setting", "hits"), [("0", 0), ("1MB", 2), ("100KB", 0), ("", 2)])
 def test_the_variable(python, setting, hits):
     counts = json.loads(python(SETTING, FASTGAE_RECYCLE=setting))

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from support.backends import BACKENDS
+from support.backends import CPP
 
 CALLS = """
 import sys, threading
@@ -54,7 +54,7 @@ sys.exit(subprocess.run([sys.executable, "-P", "-c", *sys.argv[1:]], preexec_fn=
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have other least stacks"),
-    pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("cpp")]),
+    pytest.mark.parametrize("backend", CPP),
 ]
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from support.backends import BACKENDS
+from support.backends import BACKENDS, needs_cpp
 
 # Flags of any byte, most of them 0 and 1; cu_seqlens that are right, wrong, and absurd by turns.
 WRITER = """
@@ -128,7 +128,7 @@ print("done")
 """
 
 
-@pytest.mark.skipif(not any(name.startswith("cpp") for name in BACKENDS), reason="cpp is not built")
+@needs_cpp
 def test_a_thread_that_changes_a_shape(python):
     """NumPy frees the old shape, from which a call must not read then. It takes luck to see: every third time."""
     assert python("import warnings; warnings.simplefilter('ignore')\n" + RESHAPED) == "done"

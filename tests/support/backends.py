@@ -18,8 +18,11 @@ BACKENDS = [
 ]
 # One CPU target for each backend: the best one. The other targets differ in their kernels alone.
 ONE_TARGET = [*{name.partition(":")[0]: name for name in reversed(BACKENDS)}.values()][::-1]
+CPP = [name for name in BACKENDS if name.startswith("cpp")]
 # All but numpy, which is the reference, and slow on large rollouts.
 WITH_KERNELS = [name for name in BACKENDS if name != "numpy"]
+needs_cpp = pytest.mark.skipif(not CPP, reason="cpp is not built")
+needs_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
 DTYPES = [np.dtype(np.float32), np.dtype(np.float64)]
 
 

@@ -171,7 +171,3 @@ def tensor_of(given, dtype):
     import torch  # here, because it is not installed everywhere
 
     return torch.from_numpy(np.array(given)).to(getattr(torch, dtype))
-
-
-def arrays_of(result):
-    return result if isinstance(result, tuple) else (result,)

@@ -6,7 +6,8 @@ import pytest
 import fastgae
 from fastgae.compat import rlax
 from support.cases import assert_same_bits
-from support.compat_calls import CALLS, arrays_of, prepared
+from support.compat_calls import CALLS, prepared
+from support.functions import arrays_of
 
 from .test_gradients import QUICKLY
 

@@ -13,8 +13,9 @@ from rl_games.torch_runner import Runner
 
 from fastgae.compat.rl_games import install
 
-from .compare import Hooked, flags, normal
+from .compare import Hooked
 from .envs import Envs
+from .peer_rl_games import rollouts
 
 NETWORKS = {"MLP": {}, "LSTM": {"rnn": {"name": "lstm", "units": 8, "layers": 1}}}
 SPACES = {"observation_space": Box(-np.inf, np.inf, (3,), np.float32), "action_space": Box(-1.0, 1.0, (2,), np.float32)}
@@ -36,18 +37,14 @@ class Stepped(Envs, IVecEnv):
 
 
 def hooks(rng):
-    for steps, envs, heads in [(128, 8, 2), (1, 1, 1), (32, 4096, 1)]:
-        done, values = flags(rng, 0.05, steps + 1, envs).float(), normal(rng, steps + 1, envs, heads)
-        arrays = (done[-1], values[-1], done[:-1], values[:-1], normal(rng, steps, envs, heads))
-        mask = flags(rng, 0.9, steps, envs).float()
+    for shown, name, given in rollouts(rng, (128, 8, 2), (1, 1, 1), (32, 4096, 1)):
+        steps, envs, _ = given[4].shape
         agent = SimpleNamespace(gamma=0.99, tau=0.95, horizon_length=steps)
 
-        for name, given in [("discount_values", arrays), ("discount_values_masks", (*arrays, mask))]:
+        def call(name=name, given=given, agent=agent):
+            return (getattr(A2CAgent, name)(agent, *given),)
 
-            def call(name=name, given=given, agent=agent):
-                return (getattr(A2CAgent, name)(agent, *given),)
-
-            yield Hooked(f"A2CAgent.{name}, {steps} × {envs} × {heads}", call, call, install, timed=envs > 1000)
+        yield Hooked(f"A2CAgent.{shown}", call, call, install, timed=envs > 1000)
 
     for network, recurrent in NETWORKS.items():
         call = trained(recurrent)

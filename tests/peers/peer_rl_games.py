@@ -23,11 +23,16 @@ def theirs(name):
     return discount
 
 
-def comparisons(rng):
-    for steps, envs, heads in [(16, 4096, 1), (128, 8, 2), (1024, 1, 1)]:
+def rollouts(rng, *sizes):
+    """Yield a name to show, the name of a method, and its arrays."""
+    for steps, envs, heads in sizes:
         done, values = flags(rng, 0.05, steps + 1, envs).float(), normal(rng, steps + 1, envs, heads)
         arrays = (done[-1], values[-1], done[:-1], values[:-1], normal(rng, steps, envs, heads))
         masks = flags(rng, 0.9, steps, envs).float()
         for name, given in [("discount_values", arrays), ("discount_values_masks", (*arrays, masks))]:
-            ours, shown = getattr(rl_games, name), f"{name}, {steps} × {envs} × {heads}"
-            yield called(shown, theirs(name), ours, *given, gamma=0.99, tau=0.95)
+            yield f"{name}, {steps} × {envs} × {heads}", name, given
+
+
+def comparisons(rng):
+    for shown, name, given in rollouts(rng, (16, 4096, 1), (128, 8, 2), (1024, 1, 1)):
+        yield called(shown, theirs(name), getattr(rl_games, name), *given, gamma=0.99, tau=0.95)

@@ -73,10 +73,6 @@ def block(
     def run(call: Call) -> None:
         make(call)
 
-    return failure_of(run, functions)
-
-
-def failure_of(run: Callable[[], None], functions: Sequence[str]) -> str:
     try:
         with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
             run()

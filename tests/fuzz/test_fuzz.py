@@ -28,34 +28,29 @@ NUMPY = ["numpy"]
 TESTS = str(Path(__file__).parents[1])
 
 
-def compiles_few_kernels(call):
-    """Return whether Numba is asked: for GAE in float32 with final values, a mask or neither, and for trees.
+def checked(call):
+    """Check a call on all backends; on Numba for GAE in float32 with final values, a mask or neither, and for trees.
 
     A kernel for each option and dtype would take most of the time. tests/test_numba.py has a call of each.
     """
     numbers = [call.arguments.get(name, 1.0) for name in ("gamma", "gae_lambda")]
     plain = not call.arguments.keys() & {"returns_lambda", "tail_normalized"} and {*map(type, numbers)} == {float}
     asked = call.function == "gae_tree" or (call.function in ("gae", "gae_packed") and plain)
-    return asked and call.working_dtype() == np.float32
+    asks_numba = asked and call.working_dtype() == np.float32
+    return check(call, [name for name in variants() if name != "numba" or asks_numba])
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_some_calls(function):
     """The calls that plain `pytest` makes: more of functions with more arguments. A step of .ci/run makes more."""
-    names = variants()
-
-    def make(call):
-        check(call, [name for name in names if name != "numba" or compiles_few_kernels(call)])
-
-    assert not block(1, 2 * WEIGHTS.get(function, 16), (function,), make)
+    assert not block(1, 2 * WEIGHTS.get(function, 16), (function,), checked)
 
 
 @pytest.mark.parametrize("function", ["gae", "gae_tree", "vtrace", "retrace", "normalize"])
 def test_calls_of_any_options(function):
-    names = variants()
     for seed in range(50 * WEIGHTS.get(function, 8) // 8):
         call, _ = right_call(Independent(seed), (function,))
-        check(call, [name for name in names if name != "numba" or compiles_few_kernels(call)])
+        checked(call)
 
 
 @pytest.mark.parametrize("following", ["next_values", "final_values"])

@@ -25,12 +25,6 @@ from .device import (
     transposed,
 )
 
-
-def arguments_of(case):
-    """Return the arguments of a case; its sparse final values stay dense."""
-    return {**case.arguments(), "gamma": case.gamma, "gae_lambda": case.gae_lambda}
-
-
 # Around the edges of turns and of the lanes of a program, and small, because the interpreter takes its time. A GPU has
 # some turns under way, and 129 steps are more turns than these.
 SIZES = [(1, 1), (1, 17), (1, 65), (2, 7), (2, 33), (3, 1), (9, 1), (31, 1), (64, 1), (3, 3), (7, 2), (8, 8)]
@@ -43,7 +37,7 @@ def test_every_size(dtype, size):
     for number, flags in enumerate(FLAGS):
         if number // 2 % 2 == (dtype == np.float64):  # each kind of flags in one of the dtypes
             case = make_case(size, dtype, flags, BOOTSTRAPS[(number + sum(size)) % len(BOOTSTRAPS)])
-            arguments = arguments_of(case)
+            arguments = case.arguments()
             place = PLACES[number % len(PLACES)]
             check(fastgae.gae, arguments if number % 2 else env_major(arguments), place)
 
@@ -62,14 +56,14 @@ def test_denormal_and_huge_numbers(dtype):
     for scale, major in ((tiny / 4, dict), (tiny / 4, env_major), (largest / 3, env_major)):
         case = make_case((21, 9), dtype, "random", "next_values")
         case = case.mapped(lambda name, a, scale=scale: a * dtype.type(scale) if a.dtype != bool else a)
-        check(fastgae.gae, major(arguments_of(case)))
+        check(fastgae.gae, major(case.arguments()))
         expected = fastgae.gae(**case.arguments()).advantages
         assert np.isinf(expected).any() if scale > 1 else 0 < np.abs(expected[expected != 0]).min() < tiny
 
 
 @pytest.mark.parametrize("major", [dict, env_major])
 def test_16_bit_numbers_are_computed_in_float32(major):
-    arguments = major(arguments_of(make_case((37, 9), np.dtype(np.float32))))
+    arguments = major(make_case((37, 9), np.dtype(np.float32)).arguments())
     for dtype in (torch.bfloat16, torch.float16):
         given = narrowed(tensors(arguments), dtype)
         wide = narrowed(given, torch.float32).items()
@@ -88,7 +82,7 @@ def test_wrong_boundaries_touch_nothing_else():
 
 
 def test_results_lie_as_rewards_or_where_out_says(dtype):
-    arguments = arguments_of(make_case((17, 6), dtype))
+    arguments = make_case((17, 6), dtype).arguments()
     expected, given = fastgae.gae(**arguments), tensors(arguments, transposed)
     got = called(fastgae.gae, given)
     assert got.advantages.stride() == got.returns.stride() == given["rewards"].stride()
@@ -105,7 +99,7 @@ def test_results_lie_as_rewards_or_where_out_says(dtype):
 
 def test_out_may_overlap_inputs():
     """The results are those of memory that does not overlap."""
-    arguments = arguments_of(make_case((37, 6), np.dtype(np.float32), bootstrap="longer_values"))
+    arguments = make_case((37, 6), np.dtype(np.float32), bootstrap="longer_values").arguments()
     given, memory = tensors(arguments), torch.zeros(57, 6, device=DEVICE)
     given["rewards"] = memory[20:].copy_(given["rewards"])
     # A result lies where the reward of a much earlier step is, which a kernel reads later.
@@ -145,7 +139,7 @@ def test_a_variance_that_overflows():
 
 
 def test_gradients_end():
-    arguments = arguments_of(make_case((17, 6), np.dtype(np.float32)))
+    arguments = make_case((17, 6), np.dtype(np.float32)).arguments()
     given = tensors(arguments)
     given["values"].requires_grad_()
     given["gamma"] = torch.tensor(0.99, dtype=torch.float64, device=DEVICE, requires_grad=True)

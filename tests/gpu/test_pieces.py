@@ -16,7 +16,6 @@ from support.cases import assert_same_bits, make_case
 from support.functions import parameters
 
 from .device import DEVICE, called, check, env_major, sliced, tensors
-from .test_exact import arguments_of
 
 MET, MISSED = 1.7, 1e-3  # the warm-up with which every piece begins with the right numbers, and hardly any piece
 
@@ -62,7 +61,7 @@ def forgetful(size, dtype=np.float32, **changed):
 
 def test_after_the_warm_up_a_piece_begins_with_the_right_numbers(dtype, cuts, unmended):
     for major in (dict, env_major):
-        check(fastgae.gae, major(arguments_of(forgetful((150, 3), dtype))))
+        check(fastgae.gae, major(forgetful((150, 3), dtype).arguments()))
     assert all(cut.pieces > 2 for cut in cuts)
 
 
@@ -70,7 +69,7 @@ def test_without_a_warm_up_it_does_not(monkeypatch, unmended):
     """Otherwise the tests below would prove nothing."""
     monkeypatch.setattr(recursion, "WARM_UP", MISSED)
     with pytest.raises(AssertionError):
-        check(fastgae.gae, arguments_of(forgetful((75, 3), gamma=0.999)))
+        check(fastgae.gae, forgetful((75, 3), gamma=0.999).arguments())
 
 
 def masked(case):
@@ -118,7 +117,7 @@ def test_of_some_envs_only(monkeypatch, envs):
     case = forgetful((27, envs), gamma=0.999, gae_lambda=0.95)
     case.rewards[:, 2:] = case.values[:, 2:] = case.last_values[2:] = 0
     for major in (dict, env_major):
-        check(fastgae.gae, major(arguments_of(case)))
+        check(fastgae.gae, major(case.arguments()))
 
 
 def test_numbers_that_no_warm_up_forgets(cuts):
@@ -127,7 +126,7 @@ def test_numbers_that_no_warm_up_forgets(cuts):
     case = forgetful((100, 18))
     case.rewards[93, :6] = case.values[50, 6:12] = numbers
     case.rewards[:, 12:] = case.values[:, 12:] = case.last_values[12:] = numbers
-    check(fastgae.gae, arguments_of(case))
+    check(fastgae.gae, case.arguments())
     assert cuts[0].pieces > 2
 
 
@@ -178,7 +177,7 @@ def test_sums_in_stages(dtype, size, staged):
     bootstraps = "last_values", "next_values", "longer_values", "final_dense"
     for bootstrap in bootstraps[(sum(size) + dtype.itemsize // 4) % 2 :: 2]:
         case = make_case(size, dtype, bootstrap=bootstrap, **SUM)
-        arguments = {**arguments_of(case), **(last_advantages(case) if dtype == np.float64 else {})}
+        arguments = {**case.arguments(), **(last_advantages(case) if dtype == np.float64 else {})}
         check(fastgae.gae, arguments, sliced)
         check(fastgae.gae, env_major(arguments))
         if bootstrap == "last_values":
@@ -200,8 +199,8 @@ def test_one_result_in_stages(staged):
 def test_values_of_another_dtype_in_stages(staged):
     case = make_case((27, 3), np.dtype(np.float32), bootstrap="last_values", **SUM)
     for dtype in (np.float16, np.int32, np.float64):
-        check(fastgae.gae, {**arguments_of(case), "values": (case.values * 7).astype(dtype)})
-    check(fastgae.gae, {**arguments_of(case), "autoreset": "next_step"})  # whose rows are no steps: not in stages
+        check(fastgae.gae, {**case.arguments(), "values": (case.values * 7).astype(dtype)})
+    check(fastgae.gae, {**case.arguments(), "autoreset": "next_step"})  # whose rows are no steps: not in stages
     assert staged.count(tl.constexpr("deltas")) == 3
 
 
@@ -250,7 +249,7 @@ def test_a_nan_is_followed_as_far_as_it_passes(monkeypatch, cuts):
     """Where no episode ends, 32 pieces at once are computed again; where one ends, the pieces before it are not."""
     searches, first_wrong = [], kernels.first_wrong
     monkeypatch.setattr(kernels, "first_wrong", lambda *given: (searches.append(0), first_wrong(*given))[1])
-    given = {**arguments_of(forgetful((600, 1))), "terminated": np.zeros((600, 1), bool)}
+    given = {**forgetful((600, 1)).arguments(), "terminated": np.zeros((600, 1), bool)}
     needed = []
     for changed, number in (("rewards", 0.0), ("rewards", np.nan), ("terminated", True)):
         given[changed][590 if changed == "rewards" else 560] = number

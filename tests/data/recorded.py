@@ -15,7 +15,8 @@ import fastgae
 from fastgae.data import DataError, compute
 
 ROWS = 3000
-NAMES = ("episode", "step", "rewards", "values", "next_values", "terminated", "truncated")
+ROLES = ("rewards", "values", "next_values", "terminated", "truncated")
+NAMES = ("episode", "step", *ROLES)
 # Those of the source are read beside values from elsewhere only if they are named.
 NEXT = {"columns": {"next_values": "next_values"}}
 
@@ -41,10 +42,10 @@ class Recorded:
     def table(self, *names, **others):
         return pa.table(self.arrays(*names, **others))
 
-    def save(self, folder):
-        """Write each column as an .npy file, and return the folder."""
+    def save(self, folder, *names):
+        """Write each column of these names, or of all, as an .npy file, and return the folder."""
         folder.mkdir()
-        for name, array in self.arrays().items():
+        for name, array in self.arrays(*names).items():
             np.save(folder / name, array)
         return folder
 

@@ -10,13 +10,13 @@ import fastgae
 from fastgae.data import Critic, compute
 from fastgae.data.rows import Rows, column_of
 
-from .recorded import NAMES, ROWS, assert_same_bits, bits, computed, limit, names, put, read_arrays, refused, write
+from .recorded import ROLES, ROWS, assert_same_bits, bits, computed, limit, names, put, read_arrays, refused, write
 
 T, N = 120, 7
 
 
 def test_episode_ends(tmp_path, recorded):
-    source, flat = tmp_path / "a.npz", recorded.arrays(*NAMES[2:])
+    source, flat = tmp_path / "a.npz", recorded.arrays(*ROLES)
     np.savez(source, **flat, episode_ends=np.append(recorded.first[1:], ROWS))
     got = computed(source, tmp_path / "out.parquet", ends="terminated")
     for key in ("episode", "step"):

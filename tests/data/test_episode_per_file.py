@@ -5,10 +5,9 @@ import pyarrow as pa
 
 from fastgae.data import compute
 
-from .recorded import computed, limit, read, refused, write
+from .recorded import ROLES, computed, limit, read, refused, write
 
 BY_FILE = {"episode_is": "file"}
-NAMES = ("rewards", "values", "next_values", "terminated", "truncated")
 
 
 def test_names_that_begin_again(tmp_path):
@@ -35,7 +34,7 @@ def test_rollouts_of_several_envs(tmp_path):
     """An episode of an env ends with its file."""
     files, ones = [tmp_path / "0.npz", tmp_path / "1.npz"], np.ones((3, 2))
     for file in files:
-        np.savez(file, rewards=ones, **dict.fromkeys(NAMES[1:], 0 * ones))
+        np.savez(file, rewards=ones, **dict.fromkeys(ROLES[1:], 0 * ones))
     for memory in (limit(2), "1GB"):
         got = computed(files, tmp_path / "out.arrow", gamma=1.0, gae_lambda=1.0, memory=memory, **BY_FILE)
         advantages = got["advantages"].combine_chunks().to_numpy_ndarray()
@@ -43,8 +42,8 @@ def test_rollouts_of_several_envs(tmp_path):
 
 
 def test_what_cannot_be(tmp_path, recorded):
-    lists = pa.table({name: [getattr(recorded, name).tolist()] for name in NAMES})
-    for table in (recorded.table(*NAMES), lists):
+    lists = pa.table({name: [getattr(recorded, name).tolist()] for name in ROLES})
+    for table in (recorded.table(*ROLES), lists):
         source = write(table, tmp_path / "a.parquet", 1000)
         compute(source, tmp_path / "out.parquet", overwrite=True, progress=False, **BY_FILE)
         source = source.rename(tmp_path / "b.parquet")  # the names in it are others now
@@ -52,7 +51,7 @@ def test_what_cannot_be(tmp_path, recorded):
     refused('episode_is must be "file" or None, got 5', source, error=ValueError, episode_is=5)
     refused('episode_is="file" names files itself', source, error=ValueError, columns={"file": None}, **BY_FILE)
     refused('episode_is="file" needs a source of files', recorded.table(), error=ValueError, **BY_FILE)
-    table = recorded.table(*NAMES, file=["x"] * len(recorded.rewards))
+    table = recorded.table(*ROLES, file=["x"] * len(recorded.rewards))
     source = write(table, tmp_path / "c.parquet", 1000)
     compute(source, progress=False)
     assert read(tmp_path / "c.advantages.parquet").column_names == ["advantages", "returns"]

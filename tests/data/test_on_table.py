@@ -8,7 +8,7 @@ import pytest
 
 from fastgae.data import DataError, compute, on_table
 
-from .recorded import assert_same_bits, limit
+from .recorded import ROLES, assert_same_bits, limit
 
 
 def test_any_parts_of_whole_episodes(recorded):
@@ -131,14 +131,13 @@ def test_an_episode_that_is_cut(recorded):
     """The rest of it may be in another batch, so a flag must tell its end; V' would hide that rows are missing."""
     cut = int(recorded.first[3]) - 2
     assert not recorded.last[cut - 1]
-    names = ("rewards", "values", "next_values", "terminated", "truncated")
     tables = {
         "in order": recorded.table().slice(0, cut),
         "scattered": recorded.table().slice(0, cut).take(np.random.default_rng(0).permutation(cut)),
-        "no steps": recorded.table("episode", *names).slice(0, cut),
-        "no names": recorded.table(*names).slice(0, cut),
-        "no truncated": recorded.table("episode", *names[:4]).slice(0, cut),
-        "no next values": recorded.table("episode", *names[:2], *names[3:]).slice(int(recorded.first[2]), 5),
+        "no steps": recorded.table("episode", *ROLES).slice(0, cut),
+        "no names": recorded.table(*ROLES).slice(0, cut),
+        "no truncated": recorded.table("episode", *ROLES[:4]).slice(0, cut),
+        "no next values": recorded.table("episode", *ROLES[:2], *ROLES[3:]).slice(int(recorded.first[2]), 5),
     }
     for kind, table in tables.items():
         with pytest.raises(DataError, match=r"row \d+: the episode ends without a flag, .*bring all its rows into one"):

@@ -14,9 +14,7 @@ from fastgae.data import compute
 from fastgae.data.errors import DataError
 from fastgae.data.files import data_files
 
-from .recorded import NEXT, computed, limit, names, read, refused, write
-
-ROLES = ("rewards", "values", "next_values", "terminated", "truncated")
+from .recorded import NEXT, ROLES, computed, limit, names, read, refused, write
 
 
 def assert_results(got, few):
@@ -45,7 +43,7 @@ def test_files_are_known_by_content(tmp_path, few):
         for values in (tmp_path / "v.npy", source):
             assert_results(computed(source, tmp_path / "out.parquet", values=str(values), **NEXT), few)
     h5py = pytest.importorskip("h5py")
-    arrays = {name: getattr(few, name) for name in ROLES}
+    arrays = few.arrays(*ROLES)
     with h5py.File(tmp_path / "hdf5", "w") as file:
         file.update(arrays)
     with (tmp_path / "npz").open("wb") as file:
@@ -165,10 +163,7 @@ def test_a_folder_that_cannot_be_listed(tmp_path, few, monkeypatch):
 
 
 def test_hidden_files_of_other_formats(tmp_path, few):
-    folder, data = tmp_path / "arrays", tmp_path / "minari" / "data"
-    folder.mkdir()
-    for name in ROLES:
-        np.save(folder / name, getattr(few, name))
+    folder, data = few.save(tmp_path / "arrays", *ROLES), tmp_path / "minari" / "data"
     (folder / "._rewards.npy").write_bytes(b"\0\5\26\7, as macOS writes beside every file of other systems")
     assert steps(folder) == 60
     for number in ("2", "10"):

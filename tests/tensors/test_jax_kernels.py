@@ -16,7 +16,7 @@ from fastgae._backends import xla  # noqa: E402
 from fastgae._backends.xla import loops  # noqa: E402
 from fastgae._interop import jax_xla  # noqa: E402
 
-from .test_jax import assert_answers, lowered, of_shards, sharded, split  # noqa: E402
+from .test_jax import assert_answers, jitted, lowered, of_shards, sharded  # noqa: E402
 
 if jax.__version_info__ < (0, 8):
     pytest.skip("this JAX has another Pallas", allow_module_level=True)
@@ -68,9 +68,8 @@ def interpreted(platform, monkeypatch):
 def test_the_bits_of_the_compiled_module(name, kernels, platform):
     """One half of the calls as on each platform."""
     for function, arguments in drawn(name)[list(CALL).index(platform) : 4 : 2]:
-        arrays, others = split(arguments)
-        got = jax.jit(lambda arrays, function=function, others=others: function(**arrays, **others))(arrays)
-        assert_answers(got, function(**arguments))
+        program, arrays = jitted(function, arguments)
+        assert_answers(program(arrays), function(**arguments))
 
 
 def test_derivatives_come_from_the_scan(kernels):

@@ -23,7 +23,7 @@ from fastgae._backends.xla.loops import UNROLLED  # noqa: E402
 from fastgae._interop import jax_xla  # noqa: E402
 
 from .test_gradients import QUICKLY  # noqa: E402
-from .test_jax import NAMES, OF_ENVS, assert_answers, lowered, of_shards, sharded, split  # noqa: E402
+from .test_jax import NAMES, OF_ENVS, assert_answers, jitted, lowered, of_shards, sharded, split  # noqa: E402
 
 ROLLOUT = make_case((17, 6), np.float32, bootstrap="final_dense").arguments()
 
@@ -47,8 +47,7 @@ def alone(monkeypatch):
 def test_the_bits_of_the_compiled_module(no_module, name):
     """Of the functions that between them have every option, all calls."""
     for function, arguments in drawn(name)[: None if name in ("gae", "vtrace") else 3]:
-        arrays, others = split(arguments)
-        program = jax.jit(lambda arrays, function=function, others=others: function(**arrays, **others))
+        program, arrays = jitted(function, arguments)
         compiled = program.lower(arrays).compile()
         assert "callback" not in compiled.as_text()
         assert_answers(compiled(arrays), function(**arguments))
@@ -217,8 +216,7 @@ def test_a_mesh_with_explicit_axes():
 def test_the_platform_decides():
     """On the CPU, a program calls the compiled module; elsewhere, its loops make many steps in one iteration."""
     long = make_case((64, 3), np.float32, bootstrap="final_dense").arguments()
-    arrays, others = split(long)
-    program = jax.jit(lambda arrays: fastgae.gae(**arrays, **others))
+    program, arrays = jitted(fastgae.gae, long)
     gradient = jax.jit(jax.grad(lambda r: fastgae.gae(r, r, r, last_values=0.0, stop_gradients=False)[0].sum()))
     call, most_calls = f"custom_call @{jax_xla.TARGET}", {}
     for platform in ("cpu", "cuda", "tpu"):

@@ -13,7 +13,7 @@ jnp = jax.numpy
 from fastgae._backends.xla import loops  # noqa: E402
 from fastgae._interop import jax_xla  # noqa: E402
 
-from .test_jax import assert_answers, split, stacked  # noqa: E402
+from .test_jax import assert_answers, jitted, split, stacked  # noqa: E402
 from .test_jax_kernels import interpreted  # noqa: E402
 from .test_jax_lowering import alone  # noqa: E402
 
@@ -41,21 +41,19 @@ def test_shapes(only):
         case = make_case(shape, np.float32, "random", "final_dense").arguments()
         if number % 2:
             case = {name: a.T.copy() if np.ndim(a) == 2 else a for name, a in case.items()} | {"time_axis": 1}
-        arrays, others = split(case)
-        got = jax.jit(lambda arrays, others=others: fastgae.gae(**arrays, **others))(arrays)
-        assert_answers(got, fastgae.gae(**case))
+        program, arrays = jitted(fastgae.gae, case)
+        assert_answers(program(arrays), fastgae.gae(**case))
         if number == 3:
             only()
 
 
 def test_dtypes(only):
     arguments = make_case((9, 4), np.float32, bootstrap="last_values").arguments()
-    arrays, others = split(arguments)
-    program = jax.jit(lambda arrays: fastgae.gae(**arrays, **others))
+    program, arrays = jitted(fastgae.gae, arguments)
     assert_answers(program(arrays), fastgae.gae(**arguments))
     only()
     narrow = {name: a.astype(jnp.bfloat16) if a.dtype == jnp.float32 else a for name, a in arrays.items()}
-    expected = fastgae.gae(**{name: np.asarray(array) for name, array in narrow.items()}, **others)
+    expected = fastgae.gae(**arguments | {name: np.asarray(array) for name, array in narrow.items()})
     assert_answers(program(narrow), expected)
     with jax.enable_x64(True):
         arguments = make_case((9, 4), np.float64, bootstrap="last_values").arguments()

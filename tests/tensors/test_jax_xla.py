@@ -24,7 +24,7 @@ pytest.importorskip("fastgae._core")
 jnp = jax.numpy
 from fastgae._interop import jax_xla  # noqa: E402
 
-from .test_jax import NAMES, OF_ENVS, assert_answers, of_shards, sharded, split  # noqa: E402
+from .test_jax import NAMES, OF_ENVS, assert_answers, jitted, of_shards, sharded, split  # noqa: E402
 
 ERRORS = (ValueError, jax.errors.JaxRuntimeError)  # which one depends on who waits for the results
 CSRC = Path(__file__).parents[2] / "csrc"
@@ -60,8 +60,7 @@ def test_it_is_ready():
 def test_only_the_first_execution_needs_python(no_python):
     programs = []
     for function, arguments in itertools.chain(*(drawn(name, fits=taken_by_the_short_cut) for name in NAMES)):
-        arrays, others = split(arguments)
-        program = jax.jit(lambda arrays, function=function, others=others: function(**arrays, **others))
+        program, arrays = jitted(function, arguments)
         assert_answers(program(arrays), function(**arguments))
         programs.append((program, arrays, function(**arguments)))
     assert len(programs) > 20
@@ -197,8 +196,7 @@ def test_ctrl_c_while_python_looks_on(monkeypatch):
 
 
 def test_threads():
-    arrays, others = split(ROLLOUT)
-    program = jax.jit(lambda arrays: fastgae.gae(**arrays, **others, carry_over=False))
+    program, arrays = jitted(fastgae.gae, ROLLOUT | {"carry_over": False})
     expected, faults = fastgae.gae(**ROLLOUT), []
 
     def run():

@@ -103,10 +103,10 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
     const Index number_of_states = states_of(rollout);
     std::vector<Real> kept_states(cut.pieces > 1 ? 2 * count * number_of_states : 0);
     Real *const began = kept_states.data(), *const ended = began + kept_states.size() / 2;
-    const auto keep = [&](Real* kept, Index first, Index number, const Real* states) {
+    const auto keep = [&](Real* kept, Index first, Index number, const Real* states, Index stride) {
         for (Index state = 0; state < number_of_states && cut.pieces > 1; ++state)
             for (Index i = 0; i < number; ++i)
-                kept[(first + i) * number_of_states + state] = states[state * kBatchLanes + i];
+                kept[(first + i) * number_of_states + state] = states[state * stride + i];
     };
     const auto lane_at = [&](Index i) {
         return Lane{i / cut.pieces, rollout.steps - (cut.pieces - i % cut.pieces) * cut.steps};
@@ -147,9 +147,9 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
             for (Index i = 0; i < number && (cut.warm_up || rollout.last_advantages); ++i)
                 if (lanes[i].origin + cut.steps == rollout.steps)
                     begin_states(rollout, lanes[i].env, 1, states + i, kBatchLanes);
-            keep(began, first, number, states);
+            keep(began, first, number, states, kBatchLanes);
             run(0, cut.steps, store);
-            keep(ended, first, number, states);
+            keep(ended, first, number, states, kBatchLanes);
         }
         finish(store);
     });
@@ -160,11 +160,11 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
         const Real* const after = ended + (i + 1) * number_of_states;
         if (std::memcmp(began + i * number_of_states, after, number_of_states * sizeof(Real)) == 0) continue;
         const Lane lane = lane_at(i);
-        alignas(64) Real states[kStates * kBatchLanes] = {};
-        for (Index state = 0; state < number_of_states; ++state) states[state * kBatchLanes] = after[state];
+        alignas(64) Real states[kStates * kMaxLanes] = {};
+        for (Index state = 0; state < number_of_states; ++state) states[state * kMaxLanes] = after[state];
         Prefetching none(prefetch_choices<Real>[0], Store::cached);
-        kernel.lanes(rollout, &lane, 1, 0, cut.steps, states, kBatchLanes, scratch.of(0), Store::cached, none);
-        keep(ended, i, 1, states);
+        kernel.lanes(rollout, &lane, 1, 0, cut.steps, states, kMaxLanes, scratch.of(0), Store::cached, none);
+        keep(ended, i, 1, states, kMaxLanes);
         redone += cut.steps;
     }
     return redone;

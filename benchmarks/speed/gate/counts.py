@@ -79,6 +79,7 @@ def peaks_of_compat() -> Found:
     """Call the functions that take arrays with the arguments of the tests, made larger."""
     sys.path.append(str(places.ROOT / "tests"))
     from support import compat_calls as calls
+    from support.functions import arrays_of
 
     sizes = {calls.STEPS: STEPS, calls.ENVS: ENVS, calls.STEPS + 1: STEPS + 1, calls.STEPS - 1: STEPS - 1}
     # Beside the memory that whitening takes, nobody would see a copy in verl's hook, which leaves it to verl.
@@ -95,7 +96,7 @@ def peaks_of_compat() -> Found:
         if "env_id" in given:
             given |= {"env_id": np.tile(np.arange(ENVS), (STEPS, 1)), "numenv": ENVS}
         result = function(**given)  # which also imports what it needs
-        outputs = sum(each.nbytes for each in calls.arrays_of(result) if isinstance(each, np.ndarray))
+        outputs = sum(each.nbytes for each in arrays_of(result) if isinstance(each, np.ndarray))
         steps = max(np.size(each) for each in given.values())
         yield f"bytes, compat {name}", (memory.traced_peak(lambda: function(**given)) - outputs) / steps  # noqa: B023
 

@@ -37,8 +37,8 @@ class Clock:
 
 
 def calls_per_sample(timer: Timer, sample_seconds: float) -> int:
-    seconds = min(timer.repeat(2, 1))  # the first call may compile
-    if seconds < sample_seconds:
+    seconds = min(timer.repeat(2, 1))  # the first call may compile, and the second find cold caches
+    if seconds < 10 * sample_seconds:
         seconds = min(timer.repeat(5, 1))
     return 1 + int(sample_seconds / seconds)
 

@@ -14,8 +14,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from loops import later, swept
-
 from .installed import function
 from .peer_verl import theirs as of_verl
 
@@ -219,20 +217,27 @@ def sheeprl_dreamer(of):
 
 def stoix(of):
     gamma, gae_lambda = np.float32(of.gamma), np.float32(of.gae_lambda)
-    discounts = gamma * ~of.terminated
-    deltas = of.rewards + discounts * of.next_values - of.values
-    advantages = swept(deltas, discounts * ~of.truncated, gae_lambda)
+    discounts, trace, advantages = gamma * ~of.terminated, np.zeros_like(of.last_values), np.empty_like(of.rewards)
+    for t in reversed(range(len(advantages))):
+        delta = of.rewards[t] + discounts[t] * of.next_values[t] - of.values[t]
+        advantages[t] = trace = delta + discounts[t] * gae_lambda * trace * ~of.truncated[t]
     return advantages, of.values + advantages
 
 
 def di_engine(of):
+    factors = of.gamma * of.gae_lambda * (~of.done).astype(np.float32)
     deltas = of.rewards + of.gamma * (of.next_values * ~of.terminated) - of.values
-    return (swept(deltas, (~of.done).astype(np.float32), of.gamma * of.gae_lambda),)
+    trace, advantages = np.zeros_like(of.last_values), np.empty_like(of.rewards)
+    for t in reversed(range(len(advantages))):
+        advantages[t] = trace = deltas[t] + factors[t] * trace
+    return (advantages,)
 
 
 def omnisafe(of):
-    deltas = (of.rewards + of.gamma * later(of.values, of.last_values) - of.values).astype(np.float64)
-    advantages = swept(deltas, np.ones(len(deltas)), of.gamma * of.gae_lambda)
+    following = np.concatenate([of.values[1:], of.last_values[np.newaxis]])
+    advantages = (of.rewards + of.gamma * following - of.values).astype(np.float64)
+    for t in reversed(range(len(advantages) - 1)):
+        advantages[t] += of.gamma * of.gae_lambda * advantages[t + 1]
     return advantages, advantages + of.values
 
 
@@ -275,8 +280,10 @@ def areal_turns(of):
 
 def molt_reinforce(of):
     """Return the discounted rewards of the tokens in the mask, also across the gaps between them."""
-    terms = (of.rewards * of.mask).T
-    return (swept(terms, np.ones_like(terms), of.gamma).T,)
+    carried, returns = np.zeros_like(of.rewards[:, 0]), np.empty_like(of.rewards)
+    for t in reversed(range(returns.shape[1])):
+        returns[:, t] = carried = of.rewards[:, t] * of.mask[:, t] + of.gamma * carried
+    return (returns,)
 
 
 def nemo_rl_sums(of):

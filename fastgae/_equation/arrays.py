@@ -7,6 +7,7 @@ two numbers, and never multiplies by 0, because 0 times NaN is NaN. Every operat
 import functools
 import itertools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ class Library:
 
 def gae(lib: Library, call: Call) -> GAEResult[Any]:
     """delta = (r + gamma V') - V;  A = delta + gamma lambda A_next;  R = A + V; a closed gate leaves its term out."""
-    xp, rewards = lib.xp, lib.steps(call.rewards)
+    rewards = lib.steps(call.rewards)
     if call.cu_seqlens is not None:
         call = one_env(lib, call, rewards)
     if call.values is None and call.next_values is not None:
@@ -153,49 +154,72 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
     gamma, gae_lambda = lib.coefficient(call.gamma), lib.coefficient(call.gae_lambda)
     one_step = rewards if following is None else lib.plus(bootstrap, rewards, lib.rounded(gamma), following)
     if call.recursion == "n_step_returns":
-        after, goes_on = None, is_open(None, ends)
-        if exists is not None:
-            places = xp.cumsum(xp.ones_like(rewards, dtype=xp.int32), 0) - 1
-            after = lib.next_existing(places, zeros(lib, places), exists)  # 0 if there is none
-            goes_on = is_open(after > 0, ends)
-        returns = lib.n_steps(rewards, one_step, goes_on, lib.rounded(gamma), call.n, after)
+        returns = n_step_returns(lib, call.n, rewards, one_step, lib.rounded(gamma), ends, exists)
         return GAEResult(None, lib.back(returns if exists is None else lib.overwritten(returns, ~exists, values)))
     deltas = one_step if values is None else lib.minus(one_step, values)
     if call.recursion == "upgo":  # a step is cut if the next delta is below 0 or NaN, or if there is none
         ends = either(ends, lib.next_existing(~(deltas >= 0), zero == 0, exists))
     trace, ratios = is_open(live, ends), lib.steps(call.ratios)
-    if call.recursion == "retrace":  # lambda min(ratio, 1) of the next step that exists
-        ratios, weighted = None, lib.next_existing(lib.clipped(ratios, 1.0), zero, exists)
-        if getattr(gae_lambda, "ndim", 0):
-            gae_lambda = xp.broadcast_to(gae_lambda, rewards.shape)
-            gae_lambda = lib.next_existing(gae_lambda, zeros(lib, gae_lambda), exists)
-        gae_lambda = lib.times(trace, lib.wide(gae_lambda), lib.wide(weighted))
+    if call.recursion == "retrace":
+        gae_lambda, ratios = retrace_lambda(lib, gae_lambda, ratios, trace, exists), None
     decay, scan = lib.rounded(gamma, gae_lambda), functools.partial(lib.scan, gate=trace, exists=exists)
-    if call.tail_normalized:  # A = G / D;  G = D delta + gamma lambda G_next;  D = 1 + lambda D_next
-        left = scan(xp.ones_like(deltas), lib.rounded(gae_lambda), last=zero)
-        left = left if exists is None else lib.overwritten(left, ~exists, 1)
-        advantages = lib.quotient(scan(lib.times(here, left, deltas), decay, last=zero), left)
-    elif ratios is not None:  # A = rho delta + gamma lambda c A_next
-        leaky = call.rewards.dtype.type(call.leaky)  # a number that is 0 in float32 leaks nothing
-        weight = functools.partial(weights, lib, ratios, leaky=leaky)
-        weighted = lib.times(here, weight(call.rho_clip), deltas)
-        advantages = scan(weighted, lib.times(trace, weight(call.c_clip), decay), last=zero)
+    if call.tail_normalized:
+        advantages = traced = tail_normalized(lib, deltas, here, decay, lib.rounded(gae_lambda), exists, scan)
+    elif ratios is not None:
+        advantages, traced = vtrace(lib, call, ratios, deltas, here, trace, decay, scan)
     else:
         last = lib.envs(call.last_advantages, rewards)
-        advantages = scan(deltas, decay, last=zero if last is None else last)
-    traced = advantages
+        advantages = traced = scan(deltas, decay, last=zero if last is None else last)
     if call.returns_lambda is not None:
         traced = scan(deltas, lib.rounded(gamma, lib.coefficient(call.returns_lambda)), last=zero)
     returns = None if values is None else lib.added(traced, values)
-    if ratios is not None:
-        after = lib.next_existing(advantages, zero, None)
-        advantages = lib.times(here, weight(call.advantage_clip), lib.plus(trace, deltas, decay, after))
     if exists is not None and not call.carry_over:
         advantages = lib.overwritten(advantages, ~exists, 0)
         returns = None if returns is None else lib.overwritten(returns, ~exists, values)
     if call.normalize is not None:
         advantages = lib.normalized(advantages, exists, call.normalize)
     return GAEResult(lib.back(advantages), lib.back(returns))
+
+
+def n_step_returns(lib: Library, n: int, rewards: Any, one_step: Any, gamma: Any, ends: Any, exists: Any) -> Any:
+    """G^(n) from G^(1) = r + gamma V'. Steps that do not exist are passed over."""
+    after, goes_on = None, is_open(None, ends)
+    if exists is not None:
+        places = lib.xp.cumsum(lib.xp.ones_like(rewards, dtype=lib.xp.int32), 0) - 1
+        after = lib.next_existing(places, zeros(lib, places), exists)  # 0 if there is none
+        goes_on = is_open(after > 0, ends)
+    return lib.n_steps(rewards, one_step, goes_on, gamma, n, after)
+
+
+def retrace_lambda(lib: Library, gae_lambda: Any, ratios: Any, trace: Any, exists: Any) -> Any:
+    """lambda min(ratio, 1) of the next step that exists."""
+    weighted = lib.next_existing(lib.clipped(ratios, 1.0), zeros(lib, ratios), exists)
+    if getattr(gae_lambda, "ndim", 0):
+        gae_lambda = lib.xp.broadcast_to(gae_lambda, ratios.shape)
+        gae_lambda = lib.next_existing(gae_lambda, zeros(lib, gae_lambda), exists)
+    return lib.times(trace, lib.wide(gae_lambda), lib.wide(weighted))
+
+
+def tail_normalized(
+    lib: Library, deltas: Any, here: Any, decay: Any, gae_lambda: Any, exists: Any, scan: Callable[..., Any]
+) -> Any:
+    """A = G / D;  G = D delta + gamma lambda G_next;  D = 1 + lambda D_next."""
+    zero = zeros(lib, deltas)
+    left = scan(lib.xp.ones_like(deltas), gae_lambda, last=zero)
+    left = left if exists is None else lib.overwritten(left, ~exists, 1)
+    return lib.quotient(scan(lib.times(here, left, deltas), decay, last=zero), left)
+
+
+def vtrace(
+    lib: Library, call: Call, ratios: Any, deltas: Any, here: Any, trace: Any, decay: Any, scan: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """A = w (delta + gamma lambda R_next)  and  R = rho delta + gamma lambda c R_next, which lacks V."""
+    leaky = call.rewards.dtype.type(call.leaky)  # a number that is 0 in float32 leaks nothing
+    weight, zero = functools.partial(weights, lib, ratios, leaky=leaky), zeros(lib, deltas)
+    weighted = lib.times(here, weight(call.rho_clip), deltas)
+    traced = scan(weighted, lib.times(trace, weight(call.c_clip), decay), last=zero)
+    after = lib.plus(trace, deltas, decay, lib.next_existing(traced, zero, None))
+    return lib.times(here, weight(call.advantage_clip), after), traced
 
 
 def fill(lib: Library, call: Call) -> None:

@@ -1,1 +1,1 @@
-"""What the tests share: cases, layouts, options, oracles, backends and tables of calls."""
+"""What the tests share: cases, layouts, options, backends and tables of calls."""

@@ -17,6 +17,7 @@ import pytest
 import fastgae
 from fastgae._engine import dispatch
 from support.backends import BACKENDS, ONE_TARGET, no_short_cut
+from support.functions import ways_of
 
 PACKAGE = Path(fastgae.__file__).parent
 CSRC = Path(__file__).parents[1] / "csrc"
@@ -77,27 +78,12 @@ def test_a_call_passes_few_files(backend):
     """docs/design.md shows the way of a call. Files that help on the way, and return to it, do not go deep either."""
     rewards, values = np.ones((2, 6, 3), np.float32)  # another test compiles this kernel of Numba
     flags = np.zeros((6, 3), bool)
-    ways = set()
-
-    def look(frame, event, _):
-        files = []
-        while event == "call" and frame:
-            path = Path(frame.f_code.co_filename)
-            if PACKAGE in path.parents and (not files or files[-1] != path):
-                files.append(path)
-            frame = frame.f_back
-        ways.add(tuple(path.relative_to(PACKAGE).as_posix() for path in reversed(files)))
 
     def call():
         fastgae.gae(rewards, values, flags, last_values=0.0, mask=flags[:, ::-1], backend=backend)
 
     with no_short_cut(backend):
-        call()  # what is imported or compiled at the first call is not on the way
-        sys.setprofile(look)
-        try:
-            call()
-        finally:
-            sys.setprofile(None)
+        ways = ways_of(call)
     way = ("estimators/gae.py", "_engine/run.py")
     if backend in ("numba", "numpy"):  # a compiled module is no file
         way += ("_backends/numba/__init__.py" if backend == "numba" else "_backends/numpy.py",)

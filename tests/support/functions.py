@@ -2,6 +2,8 @@
 
 import functools
 import inspect
+import sys
+from pathlib import Path
 from typing import get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -52,3 +54,25 @@ def converted(arguments, convert):
 
 def arrays_of(result):
     return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+
+def ways_of(call):
+    """Return the files of the package that are on the way to each function that a call calls, but no Triton kernels."""
+    package, ways = str(Path(fastgae.__file__).parent), set()
+
+    def look(frame, event, _):
+        files = []
+        while event == "call" and frame and (files or frame.f_code.co_filename.startswith(package)):
+            file = frame.f_code.co_filename
+            if file.startswith(package) and "kernels" not in file.removeprefix(package) and files[-1:] != [file]:
+                files.append(file)
+            frame = frame.f_back
+        ways.add(tuple(Path(file).relative_to(package).as_posix() for file in reversed(files)))
+
+    call()  # what is imported or compiled at the first call is not on the way
+    sys.setprofile(look)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return ways

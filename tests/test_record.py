@@ -70,12 +70,9 @@ def test_an_estimator_hands_on_every_argument(function, monkeypatch):
 @pytest.mark.parametrize("function", ESTIMATORS)
 def test_a_missing_argument_is_named(function, backend):
     good = next(arguments for name, _, arguments in good_calls() if name == function.__name__)
+    how = {"backend": backend} if "backend" in parameters(function.__name__) else {}
     for name, parameter in parameters(function.__name__).items():
         if required(parameter):
-            without = {**{each: given for each, given in good.items() if each != name}, **how(function, backend)}
+            without = {**{each: given for each, given in good.items() if each != name}, **how}
             with pytest.raises(TypeError, match=rf"{function.__name__}\(\) is missing the argument '{name}'"):
                 function(**without)
-
-
-def how(function, backend):
-    return {"backend": backend} if "backend" in parameters(function.__name__) else {}

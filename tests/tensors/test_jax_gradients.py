@@ -8,6 +8,7 @@ import pytest
 import fastgae
 from fastgae.compat import rlax as ours
 from support.cases import assert_same_bits, make_case
+from support.compat_calls import CALLS, STEPS, prepared
 from support.drawn import drawn
 from support.functions import arrays_of
 
@@ -123,40 +124,32 @@ def test_what_has_no_gradients():
             function(jnp.asarray(rewards), values, None, last_values=0.0, stop_gradients=False, out=(rewards, values))
 
 
-SIZES = {"q_tm1": (5, 3), "q_t": (5, 3), "pi_t": (5, 3), "values": 6}
-ONE_LESS = {
-    "general_off_policy_returns_from_q_and_v": {"q_t": 4, "c_t": 4},
-    "retrace": {"lambda_": ()},
-    "retrace_continuous": {"q_tm1": 5, "q_t": 4, "log_rhos": 4, "lambda_": 4},
-}
-
-
-def arguments_of_rlax(name, parameters):
-    """Numbers between 0 and 1, which are right for each argument, and the other arguments."""
-    rng = np.random.default_rng(0)
-    sizes = {**SIZES, **ONE_LESS.get(name, {})}
-    required = [each for each in parameters if parameters[each].default is inspect.Parameter.empty]
-    given = {each: rng.random(sizes.get(each, 5)) for each in required}
-    others = {each: jnp.asarray(rng.integers(0, 3, 5)) for each in ("a_t", "a_tm1") if each in given}
-    others |= {"n": 4} if "n" in given else {}
-    return {each: jnp.asarray(array, jnp.float32) for each, array in given.items() if each not in others}, others
-
-
-def gradients_of_rlax(module, name, stop):
-    floats, others = arguments_of_rlax(name, inspect.signature(getattr(module, name)).parameters)
-    function = lambda floats: total(getattr(module, name)(**floats, **others, stop_target_gradients=stop))  # noqa: E731
+def gradients_of_rlax(function, given, stop):
+    """The numbers are no integers, so that no ratio lies at its clip."""
+    floats = {
+        name: jnp.asarray(0.77 * each + 0.1, jnp.float32)
+        for name, each in given.items()
+        if isinstance(each, float) or getattr(each, "dtype", None) == np.float32
+    }
+    others = {name: floats.pop(name, each) for name, each in given.items() if name[:4] == "clip" or name not in floats}
+    call = lambda floats: total(function(**floats, **others, stop_target_gradients=stop))  # noqa: E731
     with jax.disable_jit():  # to compile each function would take longer
-        return jax.value_and_grad(function)(floats)
+        return jax.value_and_grad(call)(floats)
 
 
 def test_gradients_of_rlax():
     """The gradients of every function equal RLax's, with and without stop_target_gradients."""
-    theirs = pytest.importorskip("rlax")
-    names = [name for name in vars(ours) if hasattr(theirs, name) and inspect.isfunction(getattr(ours, name))]
-    assert len(names) == 12
-    for name in names:
-        defaults = [inspect.signature(getattr(module, name)).parameters for module in (ours, theirs)]
-        assert len({each["stop_target_gradients"].default for each in defaults}) == 1, name
-        for stop in (False, True):
-            pair = [gradients_of_rlax(module, name, stop) for module in (ours, theirs)]
-            jax.tree.map(lambda a, b, name=name: np.testing.assert_allclose(a, b, 2e-5, 2e-5, err_msg=name), *pair)
+    theirs, seen = pytest.importorskip("rlax"), set()
+    for name, call in CALLS.items():
+        if name.startswith("rlax"):
+            function, given = prepared(call)
+            if steps := {"rlax gae": STEPS, "rlax retrace_continuous": STEPS - 1}.get(name):
+                given["lambda_"] = np.linspace(0.5, 0.9, steps, dtype=np.float32)
+            seen.add(function.__name__)
+            both = function, getattr(theirs, function.__name__)
+            defaults = {inspect.signature(each).parameters["stop_target_gradients"].default for each in both}
+            assert len(defaults) == 1, name
+            for stop in (False, True):
+                pair = [gradients_of_rlax(each, given, stop) for each in both]
+                jax.tree.map(lambda a, b, name=name: np.testing.assert_allclose(a, b, 2e-5, 2e-5, err_msg=name), *pair)
+    assert seen == {name for name in vars(ours) if hasattr(theirs, name) and inspect.isfunction(getattr(ours, name))}

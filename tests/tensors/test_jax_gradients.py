@@ -129,9 +129,9 @@ def gradients_of_rlax(function, given, stop):
     floats = {
         name: jnp.asarray(0.77 * each + 0.1, jnp.float32)
         for name, each in given.items()
-        if isinstance(each, float) or getattr(each, "dtype", None) == np.float32
+        if getattr(each, "dtype", None) == np.float32 or (isinstance(each, float) and "clip" not in name)
     }
-    others = {name: floats.pop(name, each) for name, each in given.items() if name[:4] == "clip" or name not in floats}
+    others = {name: each for name, each in given.items() if name not in floats}
     call = lambda floats: total(function(**floats, **others, stop_target_gradients=stop))  # noqa: E731
     with jax.disable_jit():  # to compile each function would take longer
         return jax.value_and_grad(call)(floats)

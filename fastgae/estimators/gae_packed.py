@@ -39,7 +39,7 @@ def gae_packed(
     ----------
     rewards, values : array of shape (total,)
         Reward of each step, and V before it. Libraries and dtypes as in ``gae``.
-    cu_seqlens : int32 or int64 array of shape (sequences + 1,)
+    cu_seqlens : integer array of shape (sequences + 1,)
         The start of each sequence, and then the total length. The numbers begin with 0 and never fall; sequences may be
         empty.
     terminated : array of shape (total,), optional; bool, or numbers that are 0 or 1

@@ -64,7 +64,7 @@ def group_advantages(
         Libraries and dtypes as in ``gae``. Results have no gradients. On a GPU and inside ``jax.jit``, labels are
         integers, of any size and number. Where no number is looked at (docs/tensors.md), the first sample of a
         trajectory counts for it.
-    groups : array like ``rewards``, or a list; integers, strings, or any objects that can be hashed
+    groups : array like ``rewards``, or a list; integers, strings, or other objects that can be hashed
         Answers with equal labels are one group, as Python compares them: 1 and "1" are two labels. The labels may be in
         any order and of any size, and a list may hold tuples, such as (prompt, state).
     trajectories : like ``groups``, optional
@@ -85,7 +85,7 @@ def group_advantages(
 
     Returns
     -------
-    array like ``rewards`` in the working dtype; in units of ``rewards``, or without units for ``scale="std"``.
+    array like ``rewards`` in the working dtype; in units of ``rewards``, or without units if they are divided.
 
     Raises
     ------
@@ -93,8 +93,8 @@ def group_advantages(
         As ``gae``; TypeError for labels that are floats, or cannot be hashed; ValueError if the rewards of a trajectory
         differ.
 
-    Source
-    ------
+    Notes
+    -----
     Shao et al., "DeepSeekMath", 2024, https://arxiv.org/abs/2402.03300 (GRPO); Liu et al., "Understanding R1-Zero-Like
     Training", 2025, https://arxiv.org/abs/2503.20783 (Dr. GRPO); Ahmadian et al., "Back to Basics", 2024,
     https://arxiv.org/abs/2402.14740 (RLOO); Hu et al., "REINFORCE++", 2025, https://arxiv.org/abs/2501.03262.

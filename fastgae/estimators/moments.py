@@ -189,8 +189,8 @@ def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: Ba
     ValueError, TypeError, BackendUnavailableError
         As ``fastgae.normalize``.
 
-    Source
-    ------
+    Notes
+    -----
     A finite float is an integer times a power of two. To add these integers up, with one accumulator for each exponent,
     follows Neal, "Fast exact summation using small and large superaccumulators", 2015,
     https://arxiv.org/abs/1505.05571.

@@ -34,7 +34,7 @@ def reverse_scan(
     Parameters
     ----------
     x : array of shape (T, N), (T,), or any rank with time along ``time_axis``
-        Kinds and dtypes as in ``gae``.
+        Libraries and dtypes as in ``gae``.
     decay : number, or array with the axes of ``x``, each of full length or of length 1
         Any numbers.
     initial : array of ``x``'s shape without time or with one step, or one number for all of it, optional

@@ -323,6 +323,7 @@ CALLS = [
     (call(num_threads="4"), "num_threads must be a positive integer, got '4'"),
     (call(stop_gradients="no"), "stop_gradients must be True or False, got 'no'"),
     (call(out=(ONES.copy(),)), "out must be a pair (advantages, returns), of which either may be None, got tuple of 1"),
+    (call(out=np.ones((2, *SHAPE), np.float32)), "of which either may be None, got one array"),
     (call(out=(RESULT.returns, RESULT.returns)), "out[0] and out[1] share memory: pass two arrays"),
     (call(out=(np.ones(SHAPE), None)), "out[0] has dtype float64; expected the working dtype float32"),
     (call(normalize=False), "do you mean None?"),

@@ -1,8 +1,4 @@
-"""fastgae: compute advantages and value targets from reinforcement-learning rollouts.
-
-The results are right in every convention and have the same bits on every backend. A large call takes about as long as
-one pass over its memory.
-"""
+"""Compute advantages and value targets from reinforcement-learning rollouts, with the same bits on every backend."""
 
 import importlib
 import typing

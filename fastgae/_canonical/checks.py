@@ -187,7 +187,7 @@ def _check_bootstrap(longer: bool, call: Call, frame: Frame) -> None:
         )
     raise ValueError(
         "the value after the last step is missing: pass last_values, next_values, or values with one more row along "
-        f"time than rewards' shape {frame.shape}"
+        f"time than rewards' shape {frame.shape}; where that step terminated an episode, the value is not read: pass 0"
     )
 
 

@@ -91,8 +91,9 @@ CALLS = [
     (call(terminated=np.array([4, 2, 3])), "it has one number per env, and one per step is needed"),
     (
         lambda: fastgae.gae(ONES[:1], ONES[:1], ONES[:1], ONES[:1]),
-        "the value after the last step is missing: pass last_values, next_values, or values with one more row",
+        "the value after the last step is missing: pass last_values, next_values, or values with one more row along",
     ),
+    (call(last_values=None), "; where that step terminated an episode, the value is not read: pass 0"),
     (packed(np.array([4, 2, 3])), "these are lengths: pass np.cumsum([0, *lengths])"),
     (packed(np.array([0, 4, 6])), "pass np.append(cu_seqlens, 9)"),
     (packed(np.array([0, 4, 6]), SHAPE), "gae takes a padded batch, with mask and time_axis=1"),

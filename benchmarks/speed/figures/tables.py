@@ -73,7 +73,7 @@ def of_memory(measured: Results) -> str:
 def in_short(measured: Results) -> str:
     """Write two sentences for the README."""
     small, large = (measured["peers"]["seconds"][shape] for shape in ("128×8", "2048×64"))
-    scan = " and ".join(f"{in_times_of_ours(each)['JAX, lax.scan']:,.2g}" for each in (small, large))
+    rlax = " and ".join(f"{in_times_of_ours(each)['RLax, jit and vmap']:,.2g}" for each in (small, large))
     shares = [
         row["their_seconds"] / (row["their_seconds"] + row["rest_seconds"]) for row in measured["training"]["rows"]
     ]
@@ -84,7 +84,7 @@ def in_short(measured: Results) -> str:
         f"{duration(answer['before_seconds'])}, and fastgae's with the same arguments "
         f"{duration(answer['after_seconds'])}. "
         f"On one CPU of an {of_steps}, 128×8 steps take {duration(small['fastgae, cpp'])} and 2048×64 take "
-        f"{duration(large['fastgae, cpp'])}; a JAX scan that `jit` compiled, called from Python, takes {scan} times as "
+        f"{duration(large['fastgae, cpp'])}; RLax, compiled by `jit` and called from Python, takes {rlax} times as "
         f"long. In a PPO run of Stable-Baselines3 on an {of_training}, GAE is {min(shares):.2%} to {max(shares):.2%} "
         "of the time even with its own loop."
     )

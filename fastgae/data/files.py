@@ -67,6 +67,8 @@ def path_of(what: str, name: Any) -> Path:
     if text == "":
         raise DataError(f"{what} is empty: expected a path")
     url = URL.match(text)
+    if not url and "::" in text and "://" in text:
+        raise DataError(f"{what} {without_secrets(text)!r} is a chain of URLs: pass the last of them alone")
     if url and "://" not in text and url[1].lower() in (*HERE, *PAGES, *STORES):
         text = text.replace(":/", "://", 1)  # a pathlib.Path has made one slash of two
     if not url or "://" not in text:

@@ -90,6 +90,7 @@ def test_files_of_no_known_kind(tmp_path, few):
         ("right.parquet", str(tmp_path / "a.csv"), r"a\.csv has no column 'values'"),
     ):
         refused(message, tmp_path / given, values=values)
+    refused("source 'simplecache::s3://bucket/a' is a chain of URLs: pass the last", "simplecache::s3://bucket/a")
     assert steps(tmp_path / "right.parquet") == 60
 
 

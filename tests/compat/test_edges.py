@@ -1,5 +1,7 @@
 """What tests/peers does not ask of a library's own function: forms of arguments, edges, and what is refused."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -9,14 +11,6 @@ from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, prepared
 from support.functions import arrays_of
 
 from .test_arguments import TABLE
-
-
-def test_rllib_takes_flags_that_are_numbers():
-    function, given = prepared(NUMPY_CALLS["rllib"])
-    expected = function(**given)
-    for dtype in (np.int8, np.float64):
-        flags = {name: given[name].astype(dtype) for name in ("terminateds", "truncateds")}
-        assert_same_bits(function(**{**given, **flags}), expected)
 
 
 def test_no_steps():
@@ -102,10 +96,19 @@ def test_the_epsilon_of_verl():
             verl.compute_grpo_outcome_advantage(scores, mask, ["a", "a"], epsilon)
 
 
-def test_lists_are_arrays():
-    function, arguments, _ = CALLS["brax"]
-    as_lists = {name: given.tolist() if isinstance(given, np.ndarray) else given for name, given in arguments.items()}
-    assert_same_bits(function(**as_lists), function(**arguments))
+def test_arrays_of_any_form():
+    """Lists, and memory of any order, with flags that are numbers."""
+
+    def changed(array, flags):
+        if flags == "list":
+            return array if array.dtype == np.float32 else array.tolist()  # discounts stay float32
+        return array.astype(flags if array.dtype == bool else array.dtype.newbyteorder(), order="F")
+
+    calls = {**CALLS, **NUMPY_CALLS}
+    for name, flags in product(calls.keys() - {"labml", "pufferlib"}, ("list", ">i2", ">f8")):
+        function, given = prepared(calls[name], ["float64"])
+        got = function(**{key: changed(each, flags) if np.ndim(each) else each for key, each in given.items()})
+        assert_same_bits(arrays_of(got), arrays_of(function(**given)), name)
 
 
 def one_token(tokens):
@@ -119,6 +122,7 @@ def one_token(tokens):
     [
         ("brax", {"values": None}, TypeError, r"values must have shape \(7, 4\), because rewards has .*; got None"),
         ("brax", {"values": np.ones((7, 4), complex)}, TypeError, "values has dtype complex128"),
+        ("cleanrl", {"gamma": np.float16(0.99)}, TypeError, "gamma has dtype float16, in which 0.99 is another number"),
         ("envpool", {"env_id": np.full((7, 4), 4)}, ValueError, "env_id must be integers from 0 to numenv - 1 = 3"),
         ("envpool", {"env_id": np.full((7, 4), -1)}, ValueError, "env_id must be integers"),
         ("envpool", {"env_id": np.zeros((7, 4))}, TypeError, "env_id has dtype float64; expected integers"),

@@ -223,13 +223,6 @@ def test_numbers_of_a_version(text, numbers):
     assert _hooks.numbers(text) == numbers
 
 
-def test_a_class_is_made_once():
-    module = {"__name__": "library"}
-    one = _hooks.made_once(module, "Made", Made=lambda: type("Inner", (), {}))
-    assert module["Made"] is one
-    assert one.__qualname__ == "Made"
-
-
 def test_classes_that_are_not_made(made, installed):
     for name in ("torchrl", "rsl_rl", "rllib"):
         with pytest.raises(AttributeError, match=f"fastgae.compat.{name}' has no attribute 'Missing'"):

@@ -319,7 +319,9 @@ def test_final_observations_of_skrl(library, installed):
     following = {"next_observations": observations, "next_states": states}
     given = {**dict.fromkeys(skrl.RECORDED.split()), **flags, **following}
     installed(skrl, "2.1.0")
-    with skrl.install_final_obs():
+    first, second = skrl.install_final_obs(), skrl.install_final_obs()
+    first.close()
+    with second:
         groups = {"policy": torch.tensor([[7.0], [8.0], [9.0]]), "critic": torch.tensor([[0.0], [8.0], [9.0]])}
         for final, state in (([np.float32([7]), np.float32([8]), None], 7.0), (groups, 0.0)):
             agent.record_transition(**{**given, "infos": {"final_obs": final}})

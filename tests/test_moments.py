@@ -110,6 +110,8 @@ def test_not_finite_numbers_are_counted_in_every_run(backend, dtype):
     got = fastgae.moments(numbers, backend=backend)
     assert got == Moments(30_000, 2, 5, 1, (30_000 - 8) << 1074, (30_000 - 8) << 2148)
     assert got + got == Moments(60_000, 4, 10, 2, 2 * got.total, 2 * got.total_of_squares)
+    nothing = fastgae.moments(numbers[:0], numbers[:0] > 0, backend=backend)
+    assert repr(nothing) == repr(Moments()) == "Moments(count=0, mean=nan, std=nan)"
 
 
 def test_moments_that_no_numbers_have():

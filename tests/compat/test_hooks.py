@@ -253,6 +253,7 @@ def test_the_buffers_of_stable_baselines3(library, made, installed):
         ours = made("stable_baselines3", name)
         assert ours.__base__ is theirs
         assert ours.compute_returns_and_advantage is stable_baselines3.compute_returns_and_advantage
+        assert "fastgae" in ours.__doc__
         assert pickle.loads(pickle.dumps(ours)) is ours
 
 

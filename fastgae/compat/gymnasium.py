@@ -201,8 +201,8 @@ def collect(
     ValueError
         ``num_steps`` is less than 1, the environments do not name their mode, or their observations or actions have no
         fixed shape. While steps are collected: the actions or the extras of a policy do not have one row for each
-        environment, the extras have other names than at the step before, a flag of the environments is not 0 or 1, or
-        SAME_STEP gives no final observations.
+        environment, the extras have other names than at the step before, an environment has no reward or flag of its
+        own, a flag is not 0 or 1, or SAME_STEP gives no final observations.
     """
     if num_steps < 1:
         raise ValueError(f"num_steps must be 1 or more, got {num_steps!r}")
@@ -246,10 +246,10 @@ def _rollouts(
             taken.append(_checked_actions(_copied(acted.actions), envs))
             extras.append(_checked(_copied(acted.extras), envs.num_envs, extras))
             # Environments and wrappers may write to the actions that they get.
-            observations, *numbers, info = envs.step(_copied(taken[-1]))
-            rewards[t], ends, cuts = map(on_the_cpu, numbers)
-            terminated[t], truncated[t] = as_flags("terminated of envs", ends), as_flags("truncated of envs", cuts)
-
+            observations, earned, ends, cuts, info = envs.step(_copied(taken[-1]))
+            rewards[t] = _shaped("rewards of envs must have", earned, done.shape)
+            terminated[t] = _shaped("terminated of envs must have", ends, done.shape, as_flags)
+            truncated[t] = _shaped("truncated of envs must have", cuts, done.shape, as_flags)
             is_step = ~done if autoreset == "next_step" else True  # a wrapper may give a reset row a reward
             returns += np.where(is_step, rewards[t], 0.0)
             lengths += is_step
@@ -312,10 +312,12 @@ def _final(envs: Any, observations: Batch, info: Mapping[str, Any], truncated: A
         ) from error
 
 
-def _shaped(what: str, given: Any, shape: tuple[int, ...], any_shape: bool = False) -> Array:
+def _shaped(
+    what: str, given: Any, shape: tuple[int, ...], read: Callable[..., Array] = as_floats, any_shape: bool = False
+) -> Array:
     """Return numbers in this shape; they may have axes of length 1, or one axis for all, or ``any_shape``."""
     name = what.partition(" must")[0]
-    values = as_floats(name, on_the_cpu(given, name))
+    values = read(name, on_the_cpu(given, name))
     count = math.prod(shape)
     lengths = [length for length in values.shape if length != 1]
     if values.size != count or not (any_shape or lengths in ([length for length in shape if length != 1], [count])):

@@ -101,6 +101,17 @@ def make(mode, env=Walk, vector=SyncVectorEnv):
     return vector([lambda n=n: env(n) for n in range(NUM_ENVS)], autoreset_mode=mode)
 
 
+def changing(change):
+    """Return a wrapper that changes what ``step`` returns."""
+
+    class Changing(gymnasium.vector.VectorWrapper):
+        def step(self, actions):
+            *results, info = self.env.step(actions)
+            return change(*results, info=info)
+
+    return Changing
+
+
 def rollouts(mode, length=ROWS, env=Walk, policy=policy, vector=SyncVectorEnv, wrapper=lambda envs: envs):
     with contextlib.closing(wrapper(make(mode, env, vector))) as envs:
         return list(itertools.islice(collect(envs, policy, length, seed=0), ROWS // length))
@@ -367,33 +378,41 @@ def test_the_mode_is_that_of_the_envs_and_not_of_their_class(mode):
     ],
 )
 def test_final_observations_that_are_missing(change):
-    class Changing(gymnasium.vector.VectorWrapper):
-        def step(self, actions):
-            *results, info = self.env.step(actions)
-            return *results, change(info)
-
     with pytest.raises(ValueError, match=r'info\["final_obs"\] of a step must be an array of 3 observations'):
-        rollouts(AutoresetMode.SAME_STEP, wrapper=Changing)
+        rollouts(AutoresetMode.SAME_STEP, wrapper=changing(lambda *results, info: (*results, change(info))))
 
 
-def test_final_observations_that_do_not_fit():
-    class Wide(gymnasium.vector.VectorWrapper):
-        def step(self, actions):
-            *results, info = self.env.step(actions)
-            return *results, {name: np.ones((NUM_ENVS, 99)) for name in info}
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda *results, info: (*results, {name: np.ones((NUM_ENVS, 99)) for name in info}),
+            r'info\["final_obs"\] does not fit into Box.*: a wrapper of obs',
+        ),
+        (
+            lambda seen, rewards, *flags, info: (seen, rewards, *(each * 0.5 for each in flags), info),
+            "terminated of envs must hold 0 or 1, got",
+        ),
+        (
+            lambda seen, rewards, *flags, info: (seen, rewards.sum(), *flags, info),
+            r"rewards of envs must have a number for each of 3 .*, got shape \(\), not \(3,\)",
+        ),
+        (
+            lambda seen, rewards, ends, cuts, info: (seen, rewards, ends, cuts[:1], info),
+            r"truncated of envs must have a number for each of 3 .*, got shape \(1,\), not \(3,\)",
+        ),
+    ],
+)
+def test_what_environments_must_return(change, message):
+    with pytest.raises(ValueError, match=message):
+        rollouts(AutoresetMode.SAME_STEP, wrapper=changing(change))
 
-    with pytest.raises(ValueError, match=r'info\["final_obs"\] does not fit into Box.*: a wrapper of obs'):
-        rollouts(AutoresetMode.SAME_STEP, wrapper=Wide)
 
-
-def test_flags_that_are_probabilities():
-    class Half(gymnasium.vector.VectorWrapper):
-        def step(self, actions):
-            observations, rewards, *flags, info = self.env.step(actions)
-            return observations, rewards, *(each * 0.5 for each in flags), info
-
-    with pytest.raises(ValueError, match="terminated of envs must hold 0 or 1, got"):
-        rollouts(MODES[0], 50, wrapper=Half)
+def test_columns_of_environments(mode):
+    columns = changing(lambda seen, *numbers, info: (seen, *(each[:, np.newaxis] for each in numbers), info))
+    (plain,), (rollout,) = rollouts(mode), rollouts(mode, wrapper=columns)
+    for name in ("rewards", "terminated", "truncated"):
+        np.testing.assert_array_equal(getattr(rollout, name), getattr(plain, name), strict=True)
 
 
 NAMES_IN_TURN, PARTS_IN_TURN = iter([["values"], []]), itertools.count(1)

@@ -90,7 +90,10 @@ MISTAKES = {
         "the state after a truncated step has no value then, so values near a time limit become too small",
         FINAL,
     ),
-    "value_of_padding": ("the last step of an answer bootstraps from V of a masked one", "multiply values by the mask"),
+    "value_of_padding": (
+        "what masked steps hold flows into the last step of an answer",
+        "multiply rewards and values by the mask",
+    ),
     "value_of_the_same_state": ("V(s_t) is not the value of the state to which the step led", FINAL),
     "value_of_the_reset_observation": ("values[t + 1] belongs to the first observation of the next episode", FINAL),
     "truncation_dropped": ("truncated steps, and their rewards, teach nothing", FINAL),
@@ -376,7 +379,9 @@ AXES: dict[str, tuple[Choice, ...]] = {
         does("right only if V of a masked step is 0: its advantage is 0, and the step before bootstraps from its V")(
             "value_of_padding", "V of masked", delta="({delta} * mask)", c="({c} | ~mask)", settings=""
         ),
-        does("the mask has no effect on the recursion")("mask_ignored", "mask", settings=""),
+        does("right only if rewards and V of masked steps are 0: the mask has no effect on the recursion")(
+            "value_of_padding", "mask", settings=""
+        ),
     ),
     "form": (
         does("the results come in reverse order, the last step first")("rows_reversed", order="[::-1]"),

@@ -183,6 +183,11 @@ def of_answers(rewards, values, mask, gamma, gae_lambda):
     return fastgae.reverse_scan(delta * mask, gamma * gae_lambda * mask)
 
 
+says("value_of_padding", "right only if rewards and V of masked steps are 0: the mask has no effect", mask="mask")(
+    lambda rewards, values, mask: gae(rewards, values, None, last_values=0.0)
+)
+
+
 @says("one_episode")
 def of_masked_episodes(rewards, values, terminated, truncated, next_values, mask, gamma, gae_lambda):
     """Nor is a mask one of answers where the loop has a mistake."""

@@ -97,6 +97,13 @@ def odd_calls(seed):
     call |= {"truncated": ends, "final_values": np.zeros(ends.sum())}
     yield "with a gamma of 0, nothing is missing where V' is 0", call
 
+    moves, ends = rng.random((128, 8)) < 0.55, np.isin(np.arange(1024).reshape(128, 8), rng.choice(1024, 10))
+    since = np.maximum.accumulate(np.where(moves | np.roll(ends, 1, 0), np.arange(128)[:, np.newaxis], 0))
+    rewards, values, final = rng.normal(size=(3, 128, 8))
+    values = np.take_along_axis(values, since, 0)
+    limits = {"truncated": ends, "final_values": np.where(rng.random((128, 8)) < 0.45, values, final)}
+    yield "an agent often stands still, and few limits come after a move", call_of(rewards, values, 0 * ends) | limits
+
 
 def test_correct_calls_that_look_like_mistakes():
     for seed in range(60):

@@ -58,6 +58,8 @@ def odd_calls(seed):
         )
     rewards = np.where(first | second, 0.0, 1 + noise[0])
     yield "no reward in the first two steps: neither is a reset row", call_of(rewards, noise[1], ends)
+    rewards = np.where(ends | np.roll(ends, -1, 0), -5.0, noise[0])
+    yield "the last two steps have one reward, and the flag is in the row of the last", call_of(rewards, noise[1], ends)
 
     rewards, values = np.where(first, [[[-0.3]], [[0.2]]], rng.normal([0 * ends, 2 * ends]))
     yield "all episodes begin in one state, and so with one reward", call_of(rewards, values, ends)
@@ -67,7 +69,8 @@ def odd_calls(seed):
     yield "an agent stands still when the limit comes", call_of(noise[0], values, 0 * ends) | limits
 
     rewards, values = rng.normal(size=(2, 128, 8))
-    yield "sequences that have ended bootstrap from 0", call_of(rewards, values, None, 0.0)
+    call = call_of(rewards.T, values.T, None, 0.0) | {"gamma": 1.0}
+    yield "sequences that have ended bootstrap from 0, and no gamma is larger than 1", call
     ends = np.tile([[False], [True]], (64, 8))
     yield "episodes of two steps look like a reset row and one step", call_of(ends * rewards, values, ends, values[0])
 

@@ -120,7 +120,7 @@ def test_the_right_loop():
         "fastgae.gae(rewards, values, terminated, truncated, last_values=last_values, final_values=final_values, "
         "gamma=gamma, gae_lambda=gae_lambda)"
     )
-    assert "the same bits" in str(found)
+    assert all("the same bits" in shown for shown in (str(found), found._repr_html_()))
     assert_gae(written({}), tolerance=0.0)
 
 
@@ -227,6 +227,8 @@ def test_a_global_that_raises_when_it_is_looked_at():
 def test_numbers_that_a_loop_clips_are_shown():
     found = identify(written({"rewards[t],": "np.clip(rewards[t], -10, 10),"}))
     assert "the same bits as this call where rewards and values are small" in str(found)
+    both = identify(written({BOOTSTRAP: "np.where(terminated[t] & ~truncated[t], 0, following)"}))
+    assert "the same bits as this call where no step has both flags" in str(both)
     assert "rewards = [[1000]]" in found.smallest["rollout"]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fastgae._call import EPS, NUMBERS, ROLES, Array, Call, Role
+from fastgae._call import EPS, NUMBERS, ROLES, Array, Role
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.steps import Steps, number_of
 
@@ -45,13 +45,15 @@ def _bfloat16(number: float) -> float:
 
 def non_finite(steps: Steps) -> Iterator[Finding]:
     """Find NaN and infinity, and count the steps whose results they reach."""
-    for name, array in _numbers(steps.given).items():
+    numbers = {name: array for name, array in steps.given._asdict().items() if name in NUMBERS and array is not None}
+    for name, array in numbers.items():
         bad, truncated = ~np.isfinite(array), steps.given.truncated
         if name == "final_values" and array.shape == truncated.shape:
             bad &= truncated  # no other number is ever read
         if not bad.any():
             continue
-        result = steps.computed(_only(steps.given, name))
+        others = {each: np.nan_to_num(numbers[each], posinf=0.0, neginf=0.0) for each in numbers if each != name}
+        result = steps.computed(steps.given._replace(**others))
         finite = np.isfinite(result.advantages) & np.isfinite(result.returns)
         reached = number_of(~steps.matrix(finite, bool) & steps.exists)
         nan, infinite = number_of(np.isnan(array) & bad), number_of(np.isinf(array) & bad)
@@ -74,21 +76,6 @@ def non_finite(steps: Steps) -> Iterator[Finding]:
                 "index the loss by the mask, as in (values - returns)[mask], in place of multiplying it by the mask"
             )
         yield Finding(f"{what}, all where a flag or the mask leaves them out", where, why, change)
-
-
-def _numbers(given: Call) -> dict[str, Array]:
-    """Return the arrays of numbers that a call has, by name."""
-    return {name: array for name, array in given._asdict().items() if name in NUMBERS and array is not None}
-
-
-def _only(given: Call, kept: str) -> Call:
-    """Return the same call with 0 for NaN and infinity in all arrays but ``kept``."""
-    cleaned = {
-        name: np.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0)
-        for name, array in _numbers(given).items()
-        if name != kept
-    }
-    return given._replace(**cleaned)
 
 
 def _where(steps: Steps, name: str, bad: Array) -> Places:

@@ -158,8 +158,6 @@ def _scalings(right: Array, got: Array, mask: Array, per_env: bool) -> Iterator[
 
 def _on_a_line(x: list[float], y: list[float]) -> bool:
     """Return whether the first three points may lie on one line, which is quick and nearly always False."""
-    if len(x) < 3:
-        return True
     one, other = (y[1] - y[0]) * (x[2] - x[0]), (y[2] - y[0]) * (x[1] - x[0])
     return abs(one - other) <= 1e-3 * (abs(one) + abs(other)) < math.inf  # of numbers that are not finite, never
 

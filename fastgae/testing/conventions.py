@@ -246,6 +246,9 @@ AXES: dict[str, tuple[Choice, ...]] = {
             for row, flags in (("t - 1", LATE), ("t + 1", EARLY))
         ),
         does("a flag that is False ends the episode")("flags_inverted", "e", e="~{e}"),
+        does("the flag of the last step has no effect")(
+            "flags_ignored", "next_done", "next_going_on", **_moved("np.concatenate([{0}[:-1], {0}[-1:] & False])")
+        ),
     ),
     "rewards": (
         does("step t takes the reward of row t - 1")("rewards_late", r="np.concatenate([{r}[:1] * 0, {r}[:-1]])"),
@@ -369,7 +372,10 @@ AXES: dict[str, tuple[Choice, ...]] = {
         does("a step before a masked one ends the sequence")(
             "mask_cuts", "mask", e="({e} | ~np.concatenate([mask[1:], mask[:1] | True]))", settings=""
         ),
-        does("a masked step ends the sequence")("masked_ends", "mask", e="({e} | ~mask)", settings=""),
+        does("a masked step ends the sequence")("masked_ends", "mask and e", e="({e} | ~mask)", settings=""),
+        does("right only if rewards and V of masked steps are 0: a masked step ends the sequence, not the one before")(
+            "value_of_padding", "mask alone", e="({e} | ~mask)", settings=""
+        ),
         does("V of a masked step is 0, and the trace passes it without a discount")(
             "masked_without_discount", "mask", **MASKED, last="({last} * mask[-1])", decay="np.where(mask, {decay}, 1)"
         ),

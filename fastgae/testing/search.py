@@ -272,6 +272,7 @@ class Subject:
             return
         of_last = reading.longer_values or "last_values" in given
         more = {"e": kind.ends > 0, "u": kind.ends > 1, "last": of_last, "no n": "n" not in given}
+        more |= {"mask and e": kind.masked and more["e"], "mask alone": kind.masked and not more["e"]}
         more["V of masked"] = kind.masked and "next_values" not in given
         more["same rows"] = "values" in given and not of_last and "next_values" not in given
         has = given | {name for name, holds in more.items() if holds}

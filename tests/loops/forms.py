@@ -183,8 +183,17 @@ def of_answers(rewards, values, mask, gamma, gae_lambda):
     return fastgae.reverse_scan(delta * mask, gamma * gae_lambda * mask)
 
 
-says("value_of_padding", "right only if rewards and V of masked steps are 0: the mask has no effect", mask="mask")(
+ZERO = "right only if rewards and V of masked steps are 0: "
+says("value_of_padding", f"{ZERO}the mask has no effect", mask="mask")(
     lambda rewards, values, mask: gae(rewards, values, None, last_values=0.0)
+)
+says("value_of_padding", f"{ZERO}a masked step ends", mask="mask")(
+    lambda rewards, values, mask: gae(rewards, values, 1 - mask, last_values=0.0)
+)
+says("flags_ignored", "the flag of the last step has no effect", "dones (starts)")(
+    lambda rewards, values, dones, next_value, next_done: gae(
+        rewards, values, np.concatenate([dones[1:], 0 * dones[:1]]), last_values=next_value
+    )
 )
 
 

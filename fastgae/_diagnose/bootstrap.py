@@ -26,7 +26,7 @@ def last_row(steps: Steps) -> Iterator[Finding]:
             "last 1 / (1 - gamma lambda) rows",
             "pass last_values = V of the observation after the last step",
         )
-    elif (last == steps.values[-1][going_on]).all() and np.ptp(values):
+    elif last.any() and (last == steps.values[-1][going_on]).all() and np.ptp(values):
         unchanged = (steps.next_row == steps.values)[np.isfinite(steps.next_row)]
         if by_chance(unchanged, count) < 1e-6:
             yield Finding(

@@ -75,9 +75,8 @@ def odd_calls(seed):
     yield "episodes of two steps look like a reset row and one step", call_of(ends * rewards, values, ends, values[0])
 
     lengths, rows = np.repeat(np.arange(48, 64), 4), np.arange(64)[:, np.newaxis]
-    call = call_of(*rng.normal(size=(2, 64, 64)), rows == lengths - 1, 0.0) | {"mask": rows < lengths}
-    yield "few of many padded answers have the greatest length", call
-    answers = np.where(rows < lengths, [call["rewards"], call["values"]], 0.0)
+    answers, exists = np.where(rows < lengths, rng.normal(size=(2, 64, 64)), 0.0), {"mask": rows < lengths}
+    yield "few of many padded answers have the greatest length", call_of(*answers, rows == lengths - 1, 0.0) | exists
     yield "answers are filled up with 0, and V is 0 in the last row and after it", call_of(*answers, None, 0.0)
     lengths = np.arange(2, 18)
     call = call_of(*rng.normal(size=(2, 256, 16)), np.arange(256)[:, np.newaxis] >= lengths - 1, 0.0)

@@ -45,7 +45,7 @@ def reset_rows_without_rewards(steps: Steps) -> Array | None:
 
 def padding(steps: Steps) -> Iterator[Finding]:
     """Find the padding of episodes that are filled up to one length, if no mask leaves it out."""
-    if steps.mask is not None or steps.shape[0] < 2:
+    if steps.mask is not None:
         return
     ended = np.cumsum(steps.done, 0)
     rows = np.greater(ended, steps.done)

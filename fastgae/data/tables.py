@@ -132,9 +132,9 @@ def csv(path: Path) -> list[Part]:
             yield pa.RecordBatch.from_pylist([], named or table.schema)  # which names the columns
             yield from (pa.record_batch(batch.columns, named or table.schema) for batch in table)
 
-    kinds: dict[str, pa.DataType] = {}
+    kinds, schema = dict[str, pa.DataType](), pa.schema([])
     while True:
-        rows, schema = 0, pa.schema([])
+        rows = 0
         try:
             for batch in found(kinds):
                 rows, schema = rows + batch.num_rows, batch.schema

@@ -71,9 +71,9 @@ def test_dates_in_the_first_block_and_text_in_another(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "BLOCK", 100)
     rows = [{"episode": day, "rewards": 1, "values": 0.0} for day in ("2024-01-01", "2024-01-01b") for _ in range(4)]
     assert advantages(written(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))) == [4, 3, 2, 1] * 2
-    for last in ("1,0,True", "1.0,0,1"):
-        text = "rewards,values,terminated\n" + "1,0,0\n" * 20 + last
-        assert advantages(written(tmp_path / "a.csv", text)) == [*range(21, 0, -1)]
+    for last in ("2,0,True", "2.0,0,1"):
+        text = "rewards,values,terminated\n" + "2,0,0\n" * 20 + last
+        assert advantages(written(tmp_path / "a.csv", text)) == [*range(42, 0, -2)]
 
 
 def test_quotes_spaces_after_commas_and_nan(tmp_path, monkeypatch):

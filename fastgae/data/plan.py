@@ -160,10 +160,13 @@ class Plan(NamedTuple):
         return [] if self.how.label_per is None else [self.how.label_per]
 
     @property
-    def is_by_name(self) -> bool:
-        """Whether only names say which rows of several files are one episode."""
-        roles = self.columns.of_role.keys()
-        return len(self.rows.files) > 1 and "episode" in roles and not {"file", "step"} & roles
+    def may_differ(self) -> bool:
+        """Whether an episode that goes on in another file may be another one there.
+
+        Only its name says that it is the same; or it has none, and a file has the value of the state after its rows.
+        """
+        roles, kept = self.columns.of_role.keys(), self.rows.behind(self.columns.named("values"))
+        return len(self.rows.files) > 1 and ("episode" in roles or len(kept) > 0) and not {"file", "step"} & roles
 
     @property
     def options(self) -> dict[str, Any]:

@@ -31,14 +31,20 @@ def test_names_that_begin_again(tmp_path):
 
 
 def test_rollouts_of_several_envs(tmp_path):
-    """An episode of an env ends with its file."""
+    """An episode of an env ends with its file. Without that, ``last_values`` of a file would have no effect."""
     files, ones = [tmp_path / "0.npz", tmp_path / "1.npz"], np.ones((3, 2))
-    for file in files:
-        np.savez(file, rewards=ones, **dict.fromkeys(ROLES[1:], 0 * ones))
+    flags = {"terminated": 0 * ones, "truncated": 0 * ones}
+    flags["terminated"][2, 0] = 1
+    for last in ({"next_values": 0 * ones}, {"last_values": ones[0]}):
+        for file in files:
+            np.savez(file, rewards=ones, values=0 * ones, **last, **flags)
+        expected = np.full(2, "last_values" in last) * [0, 1] + [[3.0], [2.0], [1.0]] * 2
+        for memory in (limit(2), "1GB"):
+            got = computed(files, tmp_path / "out.arrow", gamma=1.0, gae_lambda=1.0, memory=memory, **BY_FILE)
+            assert np.array_equal(got["advantages"].combine_chunks().to_numpy_ndarray(), expected)
     for memory in (limit(2), "1GB"):
-        got = computed(files, tmp_path / "out.arrow", gamma=1.0, gae_lambda=1.0, memory=memory, **BY_FILE)
-        advantages = got["advantages"].combine_chunks().to_numpy_ndarray()
-        assert np.array_equal(advantages, np.tile([3.0, 2.0, 1.0], 2)[:, None].repeat(2, 1))
+        message = r"0\.npz: row 2: .*1\.npz goes on with the same episode, but here is a value of the state after this"
+        refused(message, files, tmp_path / "b.arrow", memory=memory)
 
 
 def test_what_cannot_be(tmp_path, recorded):

@@ -93,6 +93,8 @@ def _known(rows: Rows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             return known(kind.storage_type)
         if is_list(kind) and (items := known(kind.value_type)) != kind.value_type:
             return pa.list_(items)
+        if pa.types.is_struct(kind):
+            return pa.struct([field.with_type(known(field.type)) for field in kind])
         if pa.types.is_duration(kind):
             return pa.int64()
         if pa.types.is_decimal256(kind):

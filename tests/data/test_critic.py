@@ -59,14 +59,15 @@ def test_same_bits_as_values_in_a_column(tmp_path, states, recorded):
 def test_vectors_of_16_bits_in_any_order(recorded, kind):
     """duckdb, which sorts them, knows no floats of 16 bits."""
     numbers = recorded.values.astype(np.float16)
-    column = numbers.reshape(-1, *[1] * str(kind).count("list")).tolist()
-    table = recorded.table("episode", "step", "rewards", "terminated", observations=pa.array(column, kind))
+    column = pa.array(numbers.reshape(-1, *[1] * str(kind).count("list")).tolist(), kind)
+    columns = {"observations": column, "fields": pa.StructArray.from_arrays([column], names=["x"])}
+    table = recorded.table("episode", "step", "rewards", "terminated", **columns)
     order = np.random.default_rng(0).permutation(ROWS)
 
     def critic(batch):
-        return batch["observations"].reshape(-1).astype(np.float32)
+        return (batch["observations"] + batch["fields"]["x"]).reshape(-1).astype(np.float32)
 
-    how = {"values": Critic(critic, ["observations"]), "ends": "terminated", "progress": False}
+    how = {"values": Critic(critic, [*columns]), "ends": "terminated", "progress": False}
     assert compute(table.take(order), **how).equals(compute(table, **how).take(order))
 
 

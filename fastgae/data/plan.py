@@ -223,7 +223,7 @@ class Plan(NamedTuple):
         kept = self.rows.behind(columns) if self.beside is None else self.beside.ends  # behind which there is the state
         ends = last & ~steps.terminated
         every = np.flatnonzero(ends.any(axis=tuple(range(1, ends.ndim))))
-        at = every[np.isin(self.numbers(table, first, every), kept)] if len(kept) or not next_columns else every
+        at = every if next_columns else every[np.isin(self.numbers(table, first, every), kept)]
         if not len(at):
             return steps
         numbers = self.numbers(table, first, at)
@@ -234,10 +234,10 @@ class Plan(NamedTuple):
         try:
             if self.beside is not None:
                 final = self.beside.of(numbers, behind=True)
-            elif len(kept):
-                final = valued(self.rows.states(numbers, columns))
-            else:
+            elif next_columns:
                 final = valued(table.select([*next_columns.values()]).take(at).rename_columns([*next_columns]))
+            else:
+                final = valued(self.rows.states(numbers, columns))
             check_finite("values", final, ends[at])
         except RowError as error:
             raise RowError(int(at[error.row]), f"{error.fault} in the state after this step") from error

@@ -278,7 +278,7 @@ NOT_READ += ["tail_normalized", "carry_over", "time_axis"]
 def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
     """Return the arrays, with ``last_values`` of ``gae`` as one more row of the values.
 
-    With ``final_values``, which say how truncated episodes go on, both become next_values.
+    With ``final_values``, which say how truncated episodes go on, both become next_values, too.
     """
     for name in filter(arrays.__contains__, NOT_READ):
         passed = name in ("gamma", "gae_lambda", "normalize")
@@ -301,11 +301,10 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
                 "values have"
             )
     longer = partial(_longer, values, arrays.pop("last_values")[np.newaxis])
+    arrays["values"] = Lazy((len(values) + 1, *shape[1:]), values.dtype, longer)
     if has_final:
         final = arrays.pop("final_values")
         arrays["next_values"] = Lazy(shape, final.dtype, partial(_next_values, longer, arrays["truncated"], final))
-    else:
-        arrays["values"] = Lazy((len(values) + 1, *shape[1:]), values.dtype, longer)
     return arrays
 
 

@@ -102,9 +102,13 @@ def test_last_values(tmp_path, grid):
 def test_a_critic_is_also_called_behind_the_last_step(tmp_path, grid):
     one = {name: grid[name][:, 0] for name in ("rewards", "terminated")}
     values = np.append(grid["values"][:, 0], np.float32(0))
-    np.savez(tmp_path / "a.npz", **one, values=values, other=values[:-1])
-    critic = Critic(lambda batch: batch["other"], ["other"])
-    refused(f"other has {T} rows; expected {T + 1}, for {T} rewards", tmp_path / "a.npz", values=critic)
+    one |= {"obs": values[:-1], "values": values}
+    np.savez(tmp_path / "a.npz", **one)
+    critic = Critic(lambda batch: batch["obs"], ["obs"])
+    refused(f"obs has {T} rows; expected {T + 1}, for {T} rewards", tmp_path / "a.npz", values=critic)
+    np.savez(tmp_path / "a.npz", **one, next_obs=values[1:])
+    got = computed(tmp_path / "a.npz", tmp_path / "out.parquet", values=critic)
+    assert_same_bits(got, fastgae.gae(one["rewards"], values, one["terminated"]))
 
 
 class Opened:

@@ -1,5 +1,6 @@
 """Text: the types of columns, the rows of JSON, and the delimiter of CSV."""
 
+import itertools
 import json
 
 import numpy as np
@@ -114,10 +115,12 @@ def test_names_that_a_float_cannot_hold(tmp_path):
 
 
 def test_folders_of_two_spellings_are_two_episodes(tmp_path):
-    for name in ("01", "1"):
-        (tmp_path / f"run/episode={name}").mkdir(parents=True)
-        pq.write_table(pa.table({"rewards": [1.0], "values": [0.0]}), tmp_path / f"run/episode={name}/a.parquet")
-    assert advantages(tmp_path / "run") == [1, 1]
+    """They may hold a row for each episode, too."""
+    for name, number in itertools.product(("01", "1"), (1.0, [1.0])):
+        (folder := tmp_path / f"{np.ndim(number)}/episode={name}").mkdir(parents=True)
+        pq.write_table(pa.table({"rewards": [number], "values": [number]}), folder / "a.parquet")
+    for folder in ("0", "1"):
+        assert advantages(tmp_path / folder) == [0, 0]
 
 
 def test_columns_that_differ_only_in_case(tmp_path):

@@ -160,13 +160,16 @@ class Plan(NamedTuple):
         return [] if self.how.label_per is None else [self.how.label_per]
 
     @property
-    def may_differ(self) -> bool:
-        """Whether an episode that goes on in another file may be another one there.
+    def is_by_name(self) -> bool:
+        """Whether only names say which rows of several files are one episode."""
+        roles = self.columns.of_role.keys()
+        return len(self.rows.files) > 1 and "episode" in roles and not {"file", "step"} & roles
 
-        Only its name says that it is the same; or it has none, and a file has the value of the state after its rows.
-        """
-        roles, kept = self.columns.of_role.keys(), self.rows.behind(self.columns.named("values"))
-        return len(self.rows.files) > 1 and ("episode" in roles or len(kept) > 0) and not {"file", "step"} & roles
+    @property
+    def ends(self) -> Array:
+        """The rows at which an episode without a name ends, because a file has the value of the state behind them."""
+        is_other = self.columns.keys or self.how.ends == "terminated"
+        return self.rows.behind([] if is_other else self.columns.named("values"))
 
     @property
     def options(self) -> dict[str, Any]:

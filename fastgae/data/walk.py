@@ -63,6 +63,7 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
         with plan.naming(table, first):
             steps = plan.steps(table, first)
             last = last_rows(steps, done.following)
+            last[plan.ends[(plan.ends >= first) & (plan.ends < first + len(table))] - first] = True
             fault = episodes.fault(table, steps, last, done.following)
             if fault is None:
                 try:
@@ -81,7 +82,7 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
                     raise fault
             if fault is not None:
                 return plan.named(fault, table, first)
-            if plan.may_differ:
+            if plan.is_by_name:
                 _check_files(plan, table, first, last, done.following)
             if done.following is None and steps.values is not None:
                 diagnosis = diagnosis_of(steps, plan.how)
@@ -112,18 +113,19 @@ def _are_scattered(plan: Plan, rows: Rows, folder: Path, episodes: Episodes, fir
 
 
 def _check_files(plan: Plan, table: pa.Table, first: int, last: Array, following: Following | None) -> None:
-    """Raise if an episode goes on in another file, where it may be another one."""
+    """Raise if an episode goes on in another file, where its rows have no steps.
+
+    Then nothing says whether it is the same episode, or whether every file counts its episodes from 0.
+    """
     rows = plan.numbers(table, first, np.arange(len(table)))
     file = plan.rows.file_of(np.append(rows, rows[-1] if following is None else following.row))
-    wrong = (file[1:] != file[:-1]) & ~last.reshape(len(last), -1).all(axis=1)
-    why = "or with another one of the same name: name a column of step; or, if every file counts its episodes from 0,"
-    if not plan.columns.named("episode"):
-        wrong &= np.isin(rows, plan.rows.ends)
-        why = "but here is a value of the state after this step: leave it out; or, if every episode ends with its file,"
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        path, _ = plan.rows.place(int(plan.rows.files[file[at + 1]]))
-        raise RowError(at, f"{path} goes on with the same episode, {why} pass {argument('episode_is', 'file')}")
+    if len(wrong := np.flatnonzero((file[1:] != file[:-1]) & ~last)):
+        path, _ = plan.rows.place(int(plan.rows.files[file[wrong[0] + 1]]))
+        raise RowError(
+            int(wrong[0]),
+            f"{path} goes on with the same episode, or with another one of the same name: name a column of step; or, "
+            f"if every file counts its episodes from 0, pass {argument('episode_is', 'file')}",
+        )
 
 
 def thresholds(plan: Plan, rows: Rows, state: State, show: Show) -> dict[Any, float]:

@@ -58,7 +58,7 @@ class Values:
                 if not self._numbers.shape:
                     raise DataError(f"{path} holds one number; expected one for each row of the source")
                 type_of(self._numbers)  # which raises if they are no numbers
-                count = len(self._numbers)
+                count = self._numbers.shape[0]
         else:
             self._table = Rows(parts_in(path))
             count, names = self._table.count, self._table.schema.names

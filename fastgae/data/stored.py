@@ -162,7 +162,7 @@ def _length(item: Any) -> int | None:
     if isinstance(item, Mapping):
         lengths = set(map(_length, item.values()))
         return lengths.pop() if len(lengths) == 1 else None
-    return len(item) if getattr(item, "shape", None) else None  # HDF5 also has types, which have no shape
+    return item.shape[0] if getattr(item, "shape", None) else None  # HDF5 also has types, which have no shape
 
 
 def type_of(item: Any) -> pa.DataType:
@@ -252,9 +252,6 @@ class Lazy:
     def of(cls, like: Any, array: Callable[[], Array]) -> "Lazy":
         return cls(like.shape, like.dtype, lambda rows: array()[rows])
 
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
     def __getitem__(self, rows: slice) -> Array:
         return self.rows(rows)
 
@@ -262,7 +259,7 @@ class Lazy:
 def _longer(values: Any, last: Array, rows: slice) -> Array:
     """Return rows of the values, with those of the states after the last step as one more row."""
     found: Array = values[rows]
-    return found if rows.stop in range(len(values) + 1) else np.concatenate([found, last])
+    return found if rows.stop in range(values.shape[0] + 1) else np.concatenate([found, last])
 
 
 def _next_values(longer: Callable[[slice], Array], truncated: Any, final: Any, rows: slice) -> Array:
@@ -301,7 +298,7 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
                 "values have"
             )
     longer = partial(_longer, values, arrays.pop("last_values")[np.newaxis])
-    arrays["values"] = Lazy((len(values) + 1, *shape[1:]), values.dtype, longer)
+    arrays["values"] = Lazy((shape[0] + 1, *shape[1:]), values.dtype, longer)
     if has_final:
         final = arrays.pop("final_values")
         arrays["next_values"] = Lazy(shape, final.dtype, partial(_next_values, longer, arrays["truncated"], final))

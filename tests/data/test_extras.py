@@ -45,9 +45,11 @@ def test_the_extra_of_hdf5(tmp_path, monkeypatch):
         compute(tmp_path / "a.hdf5")
 
 
-def test_what_a_library_needs_is_no_extra_of_ours():
+def test_what_a_library_needs_and_a_mistake_of_no_library_stay_what_they_are():
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'no_such_library'$"), brought_by("hdf5", "it"):
         import no_such_library  # noqa: F401
+    with pytest.raises(ZeroDivisionError), brought_by("hdf5", "it"):
+        1 / 0  # noqa: B018
 
 
 FIRST_LINES = {  # of a package that is installed, and how the message names what its import raises
@@ -94,11 +96,6 @@ def test_a_library_that_is_installed_and_broken_is_named(tmp_path, python):
     assert done.returncode == 0, done.stderr
     for (library, first_line, message), said in zip(BROKEN, done.stderr.split("====\n")[:-1], strict=True):
         assert message.format(FIRST_LINES[first_line]) in said, library
-
-
-def test_a_mistake_that_is_no_librarys_stays_what_it_is():
-    with pytest.raises(ZeroDivisionError), brought_by("hdf5", "it"):
-        1 / 0  # noqa: B018
 
 
 PROJECTS = {"upath": "universal-pathlib"}  # where a library has another name than its project

@@ -20,12 +20,10 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this platform
 
 
 OUT, UNFINISHED = "out.parquet", "out.parquet.unfinished"
-LINKS = {
+NO_FILES = {
     "link to a file": lambda path, users: path.symlink_to(users / "file"),
     "link to a folder": lambda path, users: path.symlink_to(users),
     "dangling link": lambda path, users: path.symlink_to(users / "nowhere"),
-}
-NO_FILES = LINKS | {
     "folder": lambda path, users: shutil.copytree(users, path),
     "pipe": lambda path, users: os.mkfifo(path),
     "socket": lambda path, users: os.mknod(path, stat.S_IFSOCK | 0o600),

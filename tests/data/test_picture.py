@@ -165,13 +165,9 @@ def test_written_whole_or_not_at_all(tmp_path, recorded, monkeypatch):
     assert names(tmp_path) == ["a.advantages.parquet", "a.parquet", "a.png"]
 
 
-def test_each_bar_has_as_many_lengths():
-    panel = picture.new_figure(2, 2, "").subplots()
-    picture._histogram(panel, "episodes", "length of an episode", np.arange(1, 131))
-    assert set(panel.patches[0].xy[:, 1]) == {0, 2}
-
-
-def test_the_counts_are_whole():
-    panel = picture.new_figure(4.8, 4.8, "").subplots()
-    picture._histogram(panel, "episodes", "length of an episode", np.array([1, 2, 2, 4]))
-    assert (panel.get_yticks() % 1 == 0).all()
+def test_each_bar_has_as_many_lengths_and_counts_are_whole():
+    bars, counts = picture.new_figure(4.8, 4.8, "").subplots(2)
+    picture._histogram(bars, "episodes", "length of an episode", np.arange(1, 131))
+    assert set(bars.patches[0].xy[:, 1]) == {0, 2}
+    picture._histogram(counts, "episodes", "length of an episode", np.array([1, 2, 2, 4]))
+    assert (counts.get_yticks() % 1 == 0).all()

@@ -128,9 +128,8 @@ def csv(path: Path) -> list[Part]:
     def found(kinds: Mapping[str, pa.DataType], named: pa.Schema | None = None) -> Batches:
         with native(path) as file:
             convert = ConvertOptions(column_types=kinds, null_values=[""])  # NaN is a number
-            table = open_csv(file, options, parse, convert)
-            yield pa.RecordBatch.from_pylist([], named or table.schema)  # which names the columns
-            yield from (pa.record_batch(batch.columns, named or table.schema) for batch in table)
+            for batch in open_csv(file, options, parse, convert):
+                yield pa.record_batch(batch.columns, named or batch.schema)
 
     kinds, schema = dict[str, pa.DataType](), pa.schema([])
     while True:

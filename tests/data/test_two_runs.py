@@ -15,13 +15,8 @@ RUN = {"memory": limit(500)}
 RESUME = {"resume": True, "progress": False, **RUN}
 
 
-def test_the_other_run_has_just_removed_the_folder(tmp_path, recorded, monkeypatch):
-    monkeypatch.setattr("fastgae.data.state.FileLock.acquire", Mock(side_effect=FileNotFoundError))
-    refused("another run is writing .*a.parquet: wait", recorded.table(), tmp_path / "a.parquet")
-
-
-def test_at_the_same_time(tmp_path, recorded):
-    """The second run ends at once, and the first one is not disturbed."""
+def test_at_the_same_time(tmp_path, recorded, monkeypatch):
+    """The second run ends at once, and the first one is not disturbed, also if it has just removed the folder."""
     table = recorded.table(also=recorded.rewards)
     source, out = write(table, tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
     others = []
@@ -39,6 +34,8 @@ def test_at_the_same_time(tmp_path, recorded):
     assert computed(source, out, values=while_another_runs, ends="terminated", **RUN).equals(undisturbed)
     assert others
     assert names(tmp_path) == ["a.parquet", "out.parquet", "undisturbed.parquet"]
+    monkeypatch.setattr("fastgae.data.state.FileLock.acquire", Mock(side_effect=FileNotFoundError))
+    refused("another run is writing .*b.parquet: wait", source, tmp_path / "b.parquet")
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])

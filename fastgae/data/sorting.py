@@ -91,8 +91,9 @@ def _known(rows: Rows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     def known(kind: pa.DataType) -> pa.DataType:
         if isinstance(kind, pa.BaseExtensionType):
             return known(kind.storage_type)
-        if is_list(kind) and (items := known(kind.value_type)) != kind.value_type:
-            return pa.list_(items)
+        if is_list(kind):  # a fixed size of 0 would end the process
+            items, is_empty = known(kind.value_type), getattr(kind, "list_size", 1) == 0
+            return pa.list_(items) if is_empty or items != kind.value_type else kind
         if pa.types.is_struct(kind):
             return pa.struct([field.with_type(known(field.type)) for field in kind])
         if pa.types.is_duration(kind):

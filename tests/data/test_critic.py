@@ -57,10 +57,11 @@ def test_same_bits_as_values_in_a_column(tmp_path, states, recorded):
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float16()), pa.list_(pa.list_(pa.float16(), 1), 1)])
 def test_vectors_of_16_bits_in_any_order(recorded, kind):
-    """duckdb, which sorts them, knows no floats of 16 bits."""
+    """duckdb, which sorts them, knows no floats of 16 bits, and no vectors of no numbers."""
     numbers = recorded.values.astype(np.float16)
     column = pa.array(numbers.reshape(-1, *[1] * str(kind).count("list")).tolist(), kind)
     columns = {"observations": column, "fields": pa.StructArray.from_arrays([column], names=["x"])}
+    columns["nothing"] = pa.array([[]] * ROWS, pa.list_(pa.uint8(), 0))  # as of a robot without actuators
     table = recorded.table("episode", "step", "rewards", "terminated", **columns)
     order = np.random.default_rng(0).permutation(ROWS)
 

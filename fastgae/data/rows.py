@@ -367,5 +367,5 @@ def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
     lengths = pc.unique(pc.list_value_length(column))
     if len(lengths) > 1:
         raise ValueError("its lists have different lengths")
-    inner = arrays_of(column.flatten())
-    return inner.reshape(len(column), lengths[0].as_py() if len(lengths) else 0, *inner.shape[1:])
+    rows = len(column), lengths[0].as_py() if len(lengths) else 0
+    return each_array(lambda inner: inner.reshape(*rows, *inner.shape[1:]), arrays_of(column.flatten()))

@@ -61,12 +61,15 @@ def test_vectors_of_16_bits_in_any_order(recorded, kind):
     numbers = recorded.values.astype(np.float16)
     column = pa.array(numbers.reshape(-1, *[1] * str(kind).count("list")).tolist(), kind)
     columns = {"observations": column, "fields": pa.StructArray.from_arrays([column], names=["x"])}
+    columns["points"] = pa.array([[{"x": each}] for each in numbers], pa.list_(pa.struct({"x": pa.float16()})))
     columns["nothing"] = pa.array([[]] * ROWS, pa.list_(pa.uint8(), 0))  # as of a robot without actuators
     table = recorded.table("episode", "step", "rewards", "terminated", **columns)
     order = np.random.default_rng(0).permutation(ROWS)
 
     def critic(batch):
-        return (batch["observations"] + batch["fields"]["x"]).reshape(-1).astype(np.float32)
+        assert batch["points"]["x"].shape == (len(batch["points"]["x"]), 1)
+        numbers = (batch["observations"], batch["fields"]["x"], batch["points"]["x"])
+        return sum(each.reshape(-1) for each in numbers).astype(np.float32)
 
     how = {"values": Critic(critic, [*columns]), "ends": "terminated", "progress": False}
     assert compute(table.take(order), **how).equals(compute(table, **how).take(order))

@@ -21,6 +21,7 @@ from support.backends import BACKENDS, DTYPES
 
 # Python looks for garbage among all objects, those of every imported module included, in 0.2 s each time.
 gc.set_threshold(*gc.get_threshold()[:2], 100)
+os.environ.pop("COLUMNS", None)  # the width of a terminal, to which reports are wrapped
 
 
 def pytest_configure(config):

@@ -1,6 +1,7 @@
 """Describe the findings of a diagnosis, as text, as JSON and in a notebook."""
 
 import html
+import shutil
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -242,8 +243,9 @@ def _place(index: tuple[int, ...]) -> str:
 
 
 def wrapped(heading: str, text: str, indent: int) -> str:
-    """Return a heading and a text in lines of 100 characters; all but the first are indented."""
-    return textwrap.fill(heading + text, 100, subsequent_indent=" " * indent, break_long_words=False)
+    """Return heading and text in lines of at most 100 characters that fit the terminal; the first is not indented."""
+    width = min(100, shutil.get_terminal_size((100, 24)).columns)
+    return textwrap.fill(heading + text, width, subsequent_indent=" " * indent, break_long_words=False)
 
 
 def draw(column: Column, title: str, times: Sequence[int], marks: Sequence[tuple[int, int]]) -> "Figure":

@@ -95,6 +95,17 @@ def test_several_rollouts(saved, capsys):
     assert "64 steps" in capsys.readouterr().out
 
 
+def test_a_report_fits_the_terminal(saved, capsys, monkeypatch):
+    reports = []
+    for columns in (200, 60, 5):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main(["diagnose", saved(gamma=float(np.float16(0.99)))]) == 1
+        reports.append(capsys.readouterr().out)
+    assert len({tuple(report.split()) for report in reports}) == 1
+    wide, narrow = (max(map(len, report.splitlines())) for report in reports[:2])
+    assert 60 >= narrow < wide <= 100
+
+
 def test_options_are_those_of_gae(saved, capsys, monkeypatch):
     rounded = float(np.float16(0.99))
     assert main(["diagnose", saved(gamma=rounded)]) == 1

@@ -80,7 +80,7 @@ void gae_time_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
     spread(spans, [&](Index thread, Index first, Index last) {
         Real *const states = memory.of(thread) + shift, *const scratch = states + state_rows * stride;
         const Sweep sweep = store == Store::streamed ? sweep_of(rollout, last - first) : Sweep();
-        Prefetching prefetching(prefetch_choices<Real>[int(sweep)], store);
+        Prefetching prefetching(prefetch_choices<Real>[int(sweep)], store, rollout.steps * rollout.envs);
         for (Index end; first < last; first = end) {
             end = std::min(first + columns, last);
             begin_states(rollout, first, end - first, states, stride);
@@ -114,7 +114,7 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
 
     spread(spans, [&](Index thread, Index first, Index last) {
         Lane lane = lane_at(first);
-        Prefetching prefetching(prefetch_choices<Real>[int(Sweep::env_major)], store);
+        Prefetching prefetching(prefetch_choices<Real>[int(Sweep::env_major)], store, rollout.steps * rollout.envs);
         for (; first < last; first += kBatchLanes) {
             const Index number = std::min(kBatchLanes, last - first), padded = rounded_up(number, kernel.width);
             Lane lanes[kBatchLanes];
@@ -162,7 +162,7 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
         const Lane lane = lane_at(i);
         alignas(64) Real states[kStates * kMaxLanes] = {};
         for (Index state = 0; state < number_of_states; ++state) states[state * kMaxLanes] = after[state];
-        Prefetching none(prefetch_choices<Real>[0], Store::cached);
+        Prefetching none(prefetch_choices<Real>[0], Store::cached, 0);
         kernel.lanes(rollout, &lane, 1, 0, cut.steps, states, kMaxLanes, scratch.of(0), Store::cached, none);
         keep(ended, i, 1, states, kMaxLanes);
         redone += cut.steps;
@@ -181,7 +181,7 @@ Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollou
     Real *const started = states.data(), *const ended = started + states.size() / 2;
 
     spread({cut.pieces / lanes, 1, num_threads}, [&](Index, Index batch, Index end) {
-        Prefetching prefetching(prefetch_choices<Real>[int(Sweep::one_array)], store);
+        Prefetching prefetching(prefetch_choices<Real>[int(Sweep::one_array)], store, rollout.steps * rollout.envs);
         for (; batch < end; ++batch) {
             const Index piece = batch * lanes, first = begin + piece * cut.steps;
             alignas(64) Real carry[kFlatDistance * kMaxLanes] = {};

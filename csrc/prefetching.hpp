@@ -30,6 +30,7 @@ struct PrefetchChoice {
 
     Index ways = kMost;
     std::atomic<Index> way{0}, turns{0}, sweeps{0};
+    std::atomic<Index> steps{0};  // of about the largest rollout that was looked at
     std::atomic<bool> measuring{false};
     std::atomic<double> gain{1};                 // how often as fast the way is as way 0
     double seconds[kMost][kPrefetchTurns] = {};  // per byte
@@ -40,7 +41,7 @@ struct PrefetchChoice {
     // Take this way, or the last one there is, as if it had been chosen just now.
     void take(Index given) {
         while (measuring.exchange(true)) std::this_thread::yield();
-        way = std::min(given, ways - 1), turns = enough(), sweeps = 1;
+        way = std::min(given, ways - 1), turns = enough(), sweeps = kPrefetchWarmUp + 1, steps = PTRDIFF_MAX;
         measuring = false;
     }
 
@@ -76,14 +77,16 @@ inline void end_measuring() {
     for (PrefetchChoice& choice : prefetch_choices<double>) choice.measuring = false;
 }
 
-// How one thread's sweep prefetches. It measures if it is time to look and no other thread does.
+// How one thread's sweep of a rollout of so many steps prefetches. It measures if it is time to look and no other
+// thread does. Other caches hold a much larger rollout, or none, so the count of sweeps begins anew with it.
 class Prefetching {
 public:
-    Prefetching(PrefetchChoice& choice, Store store) : choice_(choice) {
+    Prefetching(PrefetchChoice& choice, Store store, Index steps) : choice_(choice) {
         if (store != Store::streamed) return;
+        if (steps / 2 > choice.steps) choice.steps = steps, choice.sweeps = 0;
         way_ = int(choice.way);
         const Index sweep = choice.sweeps++;
-        if (sweep < kPrefetchWarmUp || (choice.known() && sweep % kPrefetchSweeps != 0)) return;
+        if (sweep < kPrefetchWarmUp || (choice.known() && sweep % kPrefetchSweeps != kPrefetchWarmUp)) return;
         measures_ = !choice.measuring.exchange(true);
         if (!measures_) return;
         if (choice.known()) choice.turns = 0;  // asked again: another thread may have taken the last turn just now

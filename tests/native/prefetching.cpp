@@ -44,9 +44,9 @@ void check_choice(Index round) {
 }
 
 // Sweep as kernels do, with rows of `bytes`; return the ways that the rows got.
-std::vector<bool> sweep(PrefetchChoice& choice, Store store, Index rows, Index bytes) {
+std::vector<bool> sweep(PrefetchChoice& choice, Store store, Index rows, Index bytes, Index steps = 2) {
     std::vector<bool> ways(kMost);
-    Prefetching prefetching(choice, store);
+    Prefetching prefetching(choice, store, steps);
     for (Index row = 0; row < rows; ++row) ways[prefetching.next(bytes)] = true;
     return ways;
 }
@@ -63,7 +63,7 @@ void check_sweeps(Index round) {
         sweep(choice, Store::streamed, rows, bytes);
         demand(choice.turns > before && !choice.measuring, "a sweep without a turn", round);
     }
-    while (choice.sweeps % kPrefetchSweeps) {
+    while (choice.sweeps % kPrefetchSweeps != kPrefetchWarmUp) {
         const std::vector<bool> ways = sweep(choice, Store::streamed, rows, bytes);
         for (Index i = 0; i < kMost; ++i) demand(ways[i] == (i == choice.way), "the chosen way", round);
     }
@@ -73,8 +73,20 @@ void check_sweeps(Index round) {
     sweep(choice, Store::streamed, 1, 1);
     demand(choice.turns == 1, "a turn too short to time", round);
 
+    choice.turns = choice.enough();
+    const Index way = choice.way;
+    for (Index steps : {3, 5, 6, 13, 12}) {  // the count begins anew with 6, which is more than twice 2
+        const Index before = choice.sweeps;
+        demand(sweep(choice, Store::streamed, rows, bytes, steps)[way], "the way so far", round);
+        demand(choice.sweeps == (steps == 6 ? 1 : before + 1), "the count of sweeps", round);
+        if (kPrefetchWarmUp == 1) break;  // the next sweep measures
+    }
+    while (choice.sweeps % kPrefetchSweeps != kPrefetchWarmUp) sweep(choice, Store::streamed, 1, 1);
+    sweep(choice, Store::streamed, 1, kPrefetchTurnBytes);
+    demand(choice.turns == 1, "a look at a larger rollout", round);
+
     choice.take(1);
-    demand(sweep(choice, Store::streamed, rows, bytes)[1] && choice.known(), "a way taken", round);
+    demand(sweep(choice, Store::streamed, rows, bytes, PTRDIFF_MAX)[1] && choice.known(), "a way taken", round);
 
     // A thread that is about to measure may be overtaken by one that takes the last turn.
     std::vector<std::thread> threads;

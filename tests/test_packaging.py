@@ -249,10 +249,12 @@ def test_readme_starts_with_two_commands_and_ci_runs_the_tests_one():
 
 def test_the_readme_calls_gae_on_a_rollout_and_shows_what_diagnose_prints(capsys):
     pytest.importorskip("gymnasium")
-    first, diagnosed, *_ = readme_blocks("python")
-    assert len(first.replace("\n\n", "\n").splitlines()) <= 8
+    first, collected, diagnosed, *_ = readme_blocks("python")
+    assert all(len(block.replace("\n\n", "\n").splitlines()) <= 7 for block in (first, collected))
     names = {}
     exec(first, names)
+    assert capsys.readouterr().out.strip() == first.rpartition("# ")[2].strip()
+    exec(collected, names)
     assert names["advantages"].shape == names["returns"].shape == (512, 8)
     exec(diagnosed, names)
     (shown,) = readme_blocks("text")

@@ -49,7 +49,8 @@ def retrace(
     next_values : array like ``rewards``
         V(s_{t+1}) before any reset: the mean of Q(s_{t+1}, a) over the actions of the target policy.
     ratios : array like ``rewards``
-        Importance ratios pi(a_t|s_t) / mu(a_t|s_t) of the target policy over the policy that acted.
+        Importance ratios pi(a_t|s_t) / mu(a_t|s_t) of the target policy over the policy that acted; not their
+        logarithms, which are not refused.
     lambda_ : float in [0, 1], or an array of them, as for ``gamma``
         Decay of the trace at step t.
     out : array, optional

@@ -59,8 +59,8 @@ def vtrace(
         As in ``gae``, and so are ``normalize``, ``time_axis``, ``out``, ``stop_gradients``, ``num_threads`` and
         ``backend``.
     ratios : array like ``rewards``
-        Importance ratios pi(a|s) / mu(a|s) of the present policy over the policy that acted. Nothing refuses their
-        logarithms.
+        Importance ratios pi(a|s) / mu(a|s) of the present policy over the policy that acted; not their logarithms,
+        which are not refused.
     lambda_ : float in [0, 1], or an array of them, as for ``gamma``
         Decay of the trace.
     rho_clip, c_clip, advantage_clip : float >= 0, or None

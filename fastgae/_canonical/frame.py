@@ -170,8 +170,8 @@ class Frame(NamedTuple):
         if out is None:
             return NEW, NEW
         if not isinstance(out, tuple | list) or len(out) != 2:
-            got = f"{type(out).__name__} of {len(out)}" if isinstance(out, tuple | list) else type(out).__name__
-            got = "one array" if hasattr(out, "shape") else got  # a tensor is an array of NumPy by now
+            got = "one array" if hasattr(out, "shape") else type(out).__name__  # a tensor is an array of NumPy by now
+            got += f" of {len(out)}" if isinstance(out, tuple | list) else ""
             raise TypeError(f"out must be a pair (advantages, returns), of which either may be None, got {got}")
         if out[0] is None and out[1] is None:
             raise ValueError("out is (None, None): there is nothing to compute")

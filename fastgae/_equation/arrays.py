@@ -7,7 +7,6 @@ two numbers, and never multiplies by 0, because 0 times NaN is NaN. Every operat
 import functools
 import itertools
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -162,7 +161,7 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
     trace, ratios = is_open(live, ends), lib.steps(call.ratios)
     if call.recursion == "retrace":
         gae_lambda, ratios = retrace_lambda(lib, gae_lambda, ratios, trace, exists), None
-    decay, scan = lib.rounded(gamma, gae_lambda), functools.partial(lib.scan, gate=trace, exists=exists)
+    decay, scan = lib.rounded(gamma, gae_lambda), functools.partial(lib.scan, gate=trace, exists=exists, last=zero)
     if call.tail_normalized:
         advantages = traced = tail_normalized(lib, deltas, here, decay, lib.rounded(gae_lambda), exists, scan)
     elif ratios is not None:
@@ -171,7 +170,7 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
         last = lib.envs(call.last_advantages, rewards)
         advantages = traced = scan(deltas, decay, last=zero if last is None else last)
     if call.returns_lambda is not None:
-        traced = scan(deltas, lib.rounded(gamma, lib.coefficient(call.returns_lambda)), last=zero)
+        traced = scan(deltas, lib.rounded(gamma, lib.coefficient(call.returns_lambda)))
     returns = None if values is None else lib.added(traced, values)
     if exists is not None and not call.carry_over:
         advantages = lib.overwritten(advantages, ~exists, 0)
@@ -200,25 +199,20 @@ def retrace_lambda(lib: Library, gae_lambda: Any, ratios: Any, trace: Any, exist
     return lib.times(trace, lib.wide(gae_lambda), lib.wide(weighted))
 
 
-def tail_normalized(
-    lib: Library, deltas: Any, here: Any, decay: Any, gae_lambda: Any, exists: Any, scan: Callable[..., Any]
-) -> Any:
+def tail_normalized(lib: Library, deltas: Any, here: Any, decay: Any, gae_lambda: Any, exists: Any, scan: Any) -> Any:
     """A = G / D;  G = D delta + gamma lambda G_next;  D = 1 + lambda D_next."""
-    zero = zeros(lib, deltas)
-    left = scan(lib.xp.ones_like(deltas), gae_lambda, last=zero)
+    left = scan(lib.xp.ones_like(deltas), gae_lambda)
     left = left if exists is None else lib.overwritten(left, ~exists, 1)
-    return lib.quotient(scan(lib.times(here, left, deltas), decay, last=zero), left)
+    return lib.quotient(scan(lib.times(here, left, deltas), decay), left)
 
 
-def vtrace(
-    lib: Library, call: Call, ratios: Any, deltas: Any, here: Any, trace: Any, decay: Any, scan: Callable[..., Any]
-) -> tuple[Any, Any]:
+def vtrace(lib: Library, call: Call, ratios: Any, deltas: Any, here: Any, trace: Any, decay: Any, scan: Any) -> Any:
     """A = w (delta + gamma lambda R_next)  and  R = rho delta + gamma lambda c R_next, which lacks V."""
     leaky = call.rewards.dtype.type(call.leaky)  # a number that is 0 in float32 leaks nothing
-    weight, zero = functools.partial(weights, lib, ratios, leaky=leaky), zeros(lib, deltas)
+    weight = functools.partial(weights, lib, ratios, leaky=leaky)
     weighted = lib.times(here, weight(call.rho_clip), deltas)
-    traced = scan(weighted, lib.times(trace, weight(call.c_clip), decay), last=zero)
-    after = lib.plus(trace, deltas, decay, lib.next_existing(traced, zero, None))
+    traced = scan(weighted, lib.times(trace, weight(call.c_clip), decay))
+    after = lib.plus(trace, deltas, decay, lib.next_existing(traced, zeros(lib, deltas), None))
     return lib.times(here, weight(call.advantage_clip), after), traced
 
 

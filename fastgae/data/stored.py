@@ -275,7 +275,7 @@ NOT_READ += ["tail_normalized", "carry_over", "time_axis"]
 def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
     """Return the arrays, with ``last_values`` of ``gae`` as one more row of the values.
 
-    With ``final_values``, which say how truncated episodes go on, both become next_values, too.
+    If there are ``final_values``, which say how truncated episodes go on, there are next_values, too.
     """
     for name in filter(arrays.__contains__, NOT_READ):
         passed = name in ("gamma", "gae_lambda", "normalize")

@@ -63,7 +63,8 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
         with plan.naming(table, first):
             steps = plan.steps(table, first)
             last = last_rows(steps, done.following)
-            last[plan.ends[(plan.ends >= first) & (plan.ends < first + len(table))] - first] = True
+            ends = plan.ends - first
+            last[ends[(ends >= 0) & (ends < len(table))]] = True
             fault = episodes.fault(table, steps, last, done.following)
             if fault is None:
                 try:

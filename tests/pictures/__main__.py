@@ -1,5 +1,6 @@
 """Draw the pictures, and write the reports of the page about mistakes. It needs the extra "demo"."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def draw_recorded_data(picture: Path) -> None:
 
 
 if __name__ == "__main__":
+    os.environ["COLUMNS"] = "100"  # reports fit the terminal
     ENDS.write_bytes(ends.draw())
     draw_recorded_data(RECORDED)
     MISTAKES.mkdir(exist_ok=True)

@@ -68,7 +68,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "threads": lambda: of_rows(table.THREADS, thread_counts(usable_cpus()), 1.5),
     "corners": corners.measure,
     "memory": of_memory,
-    "peers": partial(apart.found_by, "speed.figures.peers"),  # on one CPU, to which this process must not be bound
+    "peers": partial(apart.found_by, "speed.figures.peers", **ONE_THREAD),  # which binds its process to one CPU
     "tokens": partial(apart.found_by, "speed.figures.tokens", **ONE_THREAD),
     "jax": in_jax.measure,
     "training": training.measure,

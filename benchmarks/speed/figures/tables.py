@@ -71,22 +71,27 @@ def of_memory(measured: Results) -> str:
 
 
 def in_short(measured: Results) -> str:
-    """Write two sentences for the README."""
+    """Write what the README says of speed."""
     small, large = (measured["peers"]["seconds"][shape] for shape in ("128×8", "2048×64"))
     rlax = " and ".join(f"{in_times_of_ours(each)['RLax, jit and vmap']:,.2g}" for each in (small, large))
     shares = [
         row["their_seconds"] / (row["their_seconds"] + row["rest_seconds"]) for row in measured["training"]["rows"]
     ]
     answer = next(row for row in measured["tokens"]["rows"] if row["library"] == "OpenRLHF")
-    of_tokens, of_steps, of_training = (_cpu(measured[name]) for name in ("tokens", "peers", "training"))
+    theirs, ours, of_small, of_large = (
+        duration(seconds, ".3g")
+        for seconds in (answer["before_seconds"], answer["after_seconds"], small["fastgae, cpp"], large["fastgae, cpp"])
+    )
+    cpus = [f"an {_cpu(measured[name])}" for name in ("tokens", "peers", "training")]
+    machines = cpus[0] if len({*cpus}) == 1 else f"{', '.join(cpus)}, in this order"
     return (
-        f"For one answer of {answer['tokens']:,} tokens, on an {of_tokens}, OpenRLHF's own function takes "
-        f"{duration(answer['before_seconds'])}, and fastgae's with the same arguments "
-        f"{duration(answer['after_seconds'])}. "
-        f"On one CPU of an {of_steps}, 128×8 steps take {duration(small['fastgae, cpp'])} and 2048×64 take "
-        f"{duration(large['fastgae, cpp'])}; RLax, compiled by `jit` and called from Python, takes {rlax} times as "
-        f"long. In a PPO run of Stable-Baselines3 on an {of_training}, GAE is {min(shares):.2%} to {max(shares):.2%} "
-        "of the time even with its own loop."
+        f"* **Tokens:** for one answer of {answer['tokens']:,}, OpenRLHF's own function takes {theirs}, and fastgae's "
+        f"with the same arguments {ours}.\n"
+        f"* **Steps:** on one CPU, 128×8 take {of_small} and 2048×64 take {of_large}; RLax, compiled by `jit` and "
+        f"called from Python, takes {rlax} times as long.\n"
+        f"* **Training:** in a PPO run of Stable-Baselines3, GAE is {min(shares):.2%} to {max(shares):.2%} of the time "
+        "even with its own loop.\n\n"
+        f"Measured on {machines}."
     )
 
 

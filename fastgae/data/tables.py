@@ -122,12 +122,14 @@ def csv(path: Path) -> list[Part]:
         raise DataError(f"{path} is UTF-16, as Excel saves it: save it as UTF-8")
     bare = re.sub(rb'"[^"]*"', b"", header)
     delimiter = max(",;\t|", key=lambda each: bare.count(each.encode()))
+    # NaN is a number; and "" in quotes is a text.
+    missing = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
     parse = ParseOptions(delimiter=delimiter, newlines_in_values=True)
     options = ReadOptions(use_threads=False, block_size=BLOCK)  # with threads, errors would name no row
 
     def found(kinds: Mapping[str, pa.DataType], named: pa.Schema | None = None) -> Batches:
         with native(path) as file:
-            convert = ConvertOptions(column_types=kinds, null_values=[""])  # NaN is a number
+            convert = ConvertOptions(column_types=kinds, **missing)
             for batch in open_csv(file, options, parse, convert):
                 yield pa.record_batch(batch.columns, named or batch.schema)
 

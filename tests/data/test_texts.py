@@ -99,6 +99,13 @@ def test_other_encodings_are_named(tmp_path, monkeypatch):
     refused("a.csv cannot be read: .* invalid UTF8", written(tmp_path / "a.csv", text.encode("latin-1")))
 
 
+def test_a_missing_name_is_no_name(tmp_path):
+    """A text in quotes may be empty."""
+    text = "episode,rewards,values\na,1,0\n,1,0\nb,1,0\n"
+    refused("episode None, row 1: episode is missing", written(tmp_path / "a.csv", text), **ONES)
+    assert advantages(written(tmp_path / "a.csv", text.replace("\n,", '\n"",'))) == [1, 1, 1]
+
+
 def test_names_that_a_float_cannot_hold(tmp_path):
     """Two integers may be one float. In a type that holds them, they are two episodes."""
     names = [2**53, 2**53 + 1]

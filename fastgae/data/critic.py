@@ -97,7 +97,8 @@ class Valuation:
                 # The critic may write to its arrays, but those of a mapped file are read-only.
                 batch[name] = each_array(partial(np.require, requirements="W"), arrays_of(table[name]))
             except ValueError as error:
-                raise RowError(first, f"the critic cannot read {name}: {error}") from error
+                fault = f"the critic cannot read {name} of the {len(table):,} rows from this one on: {error}"
+                raise RowError(first, fault) from error
         result = _called(self.critic, batch)
         values = on_the_cpu(result) if is_tensor(result) else as_array("values from the critic", result)
         if values.shape != (rows := (len(table),)):

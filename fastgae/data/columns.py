@@ -18,6 +18,7 @@ from fastgae.data.steps import Following, Name, RecordedSteps, RowError, Success
 
 KEYS = (*NAMING, "step")
 ENDS = ("terminated", "truncated", "done")
+FINAL = "final_values"  # the array, and the role, of V' of truncated steps
 # The words in names of columns that may name an episode, or an env among others.
 ID = re.compile(
     r"(^|_)(id|uuid|env|environment|ep|eps|episode|traj|trajectory|run|rollout|demo|worker|actor|agent|game|session)s?"
@@ -226,6 +227,8 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
         )
     done = flags("done")  # terminated or truncated
     terminated = flags("terminated") if "terminated" in found else done & ~flags("truncated")
+    truncated = flags("truncated") | (done & ~terminated)
+    final = numbers(FINAL)
     differ = changes(names, len(table))
     return RecordedSteps(
         lambda row: tuple(column[row].as_py() for column in names),
@@ -234,18 +237,22 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
         rewards,
         numbers("values") if values is None else checked("values", values),
         terminated,
-        flags("truncated") | (done & ~terminated),
+        truncated,
         numbers("next_values"),
+        None if final is None else np.where(truncated, final, np.nan),
         restarts="episode" not in found,
         success=columns.success,
     )
 
 
 def _whole(role: str, column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece of memory, and check that no row is missing."""
-    if column.null_count:
-        raise RowError(pc.index(pc.is_null(column), True).as_py(), f"{role} is missing")
-    return checked_text(role, whole(column))
+    """Return a column in one piece of memory, and check that no row, and no number of an env, is missing."""
+    found = whole(column)
+    items = found.storage.flatten() if in_envs(found.type) and not found.null_count else found
+    if items.null_count:
+        row, *env = divmod(pc.index(items.is_null(), True).as_py(), len(items) // len(found))
+        raise RowError(row, f"{role} is missing{f' in env {env[0]}' * (items is not found)}")
+    return checked_text(role, found)
 
 
 def numbers_in(role: str, column: pa.ChunkedArray) -> Array:
@@ -310,7 +317,7 @@ def _flags(role: str, column: pa.ChunkedArray) -> Array:
 def _successes(column: pa.ChunkedArray) -> Array:
     """Return a column of success as numbers, which are read only in the last row of an episode; NaN is missing."""
     if in_envs(column.type):
-        array: Array = arrays_of(column).astype(np.float64)
+        array: Array = arrays_of(_whole("success", column)).astype(np.float64)
         return array
     if not _may_be_flags(column.type):
         raise DataError(f"the column of success holds {column.type}; expected bool, or numbers that are 0 or 1")

@@ -67,7 +67,7 @@ class Rows(NamedTuple):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Return the dtype of the results. Every estimator has the dtype of ``gae``."""
-        numbers = (self.rewards, self.values, self.next_values)
+        numbers = (self.rewards, self.values, self.next_values, self.final_values)
         return working_dtype(*(array.dtype for array in numbers if array is not None))
 
 

@@ -14,7 +14,7 @@ from fastgae._call import Array
 from fastgae._canonical.arguments import integer_of
 from fastgae._engine import dispatch
 from fastgae._support.memory import amount_of
-from fastgae.data.columns import SCATTERED, Columns, chosen_columns, in_envs, numbers_in, steps_of
+from fastgae.data.columns import FINAL, SCATTERED, Columns, chosen_columns, in_envs, numbers_in, steps_of
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, argument, is_remote, naming, reading
 from fastgae.data.estimators import How, check_advantages
@@ -168,8 +168,7 @@ class Plan(NamedTuple):
     @property
     def ends(self) -> Array:
         """The rows at which an episode without a name ends, because a file has the value of the state behind them."""
-        is_other = self.columns.keys or self.how.ends == "terminated"
-        return self.rows.behind([] if is_other else self.columns.named("values"))
+        return self.rows.behind([] if self.columns.keys else self.columns.named("values"))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -225,6 +224,9 @@ class Plan(NamedTuple):
         next_columns = {} if self.critic is None else self.critic.next_columns
         kept = self.rows.behind(columns) if self.beside is None else self.beside.ends  # behind which there is the state
         ends = last & ~steps.terminated
+        if steps.final_values is not None:
+            check_finite(FINAL, steps.final_values, ends & steps.truncated)
+            ends &= ~steps.truncated
         every = np.flatnonzero(ends.any(axis=tuple(range(1, ends.ndim))))
         at = every if next_columns else every[np.isin(self.numbers(table, first, every), kept)]
         if not len(at):
@@ -248,6 +250,8 @@ class Plan(NamedTuple):
         shape, is_known = steps.rewards.shape, len(at) == len(every)
         final_values = np.zeros(shape, final.dtype) if is_known else np.full(shape, np.nan)
         final_values[at] = final
+        if steps.final_values is not None:
+            final_values = np.where(ends, final_values, steps.final_values)
         return steps._replace(final_values=final_values)
 
     def size_of(self, names: Sequence[str]) -> int:
@@ -293,6 +297,10 @@ def planned(
     with naming(rows.place(0)[0]):
         chosen = chosen_columns(columns, found.format, rows.schema, column, how, rewards)
         in_files = pa.schema(field for field in rows.schema if field.name not in rows.made)
+        # As ``gae`` takes them: the values of truncated steps beside one more row of values.
+        is_given = critic is None and beside is None and chosen.of_role.get("values", NAME) == NAME
+        if is_given and len(rows.ends) and "next_values" not in chosen.of_role and FINAL in rows.schema.names:
+            chosen = chosen._replace(of_role={**chosen.of_role, FINAL: FINAL})
         valued = None if critic is None else valuation(critic, in_files, found.format, chosen.of_role.values())
         rows.check([*chosen.read, *(valued.read if valued else [])])
     check_advantages(how, valued is not None or beside is not None or "values" in chosen.of_role)

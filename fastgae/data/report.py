@@ -11,7 +11,7 @@ import numpy as np
 import fastgae
 from fastgae._call import Array, GAEResult
 from fastgae.data.estimators import ESTIMATORS, GAE_LAMBDA, How, gae_arguments
-from fastgae.data.steps import RecordedSteps, checked_rows, last_rows
+from fastgae.data.steps import RecordedSteps, checked_rows
 
 SAMPLE = 65_536  # rows for fastgae.diagnose
 MANY = 20  # names in a line
@@ -149,13 +149,13 @@ def _few(items: Iterable[str]) -> str:
     return ", ".join(listed[:MANY]) + more
 
 
-def diagnosis_of(steps: RecordedSteps, how: How) -> fastgae.Diagnosis:
+def diagnosis_of(steps: RecordedSteps, last: Array, how: How) -> fastgae.Diagnosis:
     """Return what fastgae.diagnose says of a sample of the last rows."""
     begin = max(0, len(steps.rewards) - SAMPLE)  # the last rows need nothing after them, wherever the run begins
     each = steps._asdict().items()
     arrays: dict[str, Any] = {name: array[begin:] for name, array in each if isinstance(array, np.ndarray)}
     sample = steps._replace(**arrays)
-    rows = checked_rows(sample, last_rows(sample, None), how)
+    rows = checked_rows(sample, last[begin:], how)
     if rows.next_values is not None and not ESTIMATORS[how.estimator].every_value:  # the others were not read
         rows = rows._replace(next_values=None, final_values=rows.next_values[rows.truncated])
     arguments = gae_arguments(rows, None)

@@ -357,6 +357,8 @@ def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
         parts = zip(kind, column.flatten(), strict=True)
         return {field.name: arrays_of(part) for field, part in parts if axes_of(field.type) is not None}
     if isinstance(kind, pa.FixedShapeTensorType):
+        if column.storage.flatten().null_count:  # which would become 0
+            raise ValueError("a number is missing")
         return column.to_numpy_ndarray()
     if pa.types.is_boolean(kind):  # to_numpy takes ten times as long
         byte, bit = divmod(column.offset, 8)

@@ -258,13 +258,8 @@ class Lazy:
 
 def _longer(values: Any, last: Array, rows: slice) -> Array:
     """Return rows of the values, with those of the states after the last step as one more row."""
-    found: Array = values[rows]
+    found: Array = values[rows].astype(last.dtype, copy=False)
     return found if rows.stop in range(values.shape[0] + 1) else np.concatenate([found, last])
-
-
-def _next_values(longer: Callable[[slice], Array], truncated: Any, final: Any, rows: slice) -> Array:
-    """Return V of the states after steps: the final value where the step is truncated, else the next value."""
-    return np.where(truncated[rows], final[rows], longer(slice(rows.start + 1, rows.stop + 1)))
 
 
 # What changes the results of gae, but that recorded data have not, or have as an argument.
@@ -273,10 +268,7 @@ NOT_READ += ["tail_normalized", "carry_over", "time_axis"]
 
 
 def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return the arrays, with ``last_values`` of ``gae`` as one more row of the values.
-
-    If there are ``final_values``, which say how truncated episodes go on, there are next_values, too.
-    """
+    """Return the arrays, with ``last_values`` of ``gae`` as one more row of the values."""
     for name in filter(arrays.__contains__, NOT_READ):
         passed = name in ("gamma", "gae_lambda", "normalize")
         way = "leave it out, and pass it as an argument" if passed else "call fastgae.gae with these arrays"
@@ -291,17 +283,14 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
     if "next_values" in arrays or values.shape != shape or not values.shape:
         twice = "next_values" if "next_values" in arrays else f"values of shape {values.shape}"
         raise ValueError(f"there are both last_values and {twice}: keep one of them")
-    for name, expected in (("last_values", shape[1:]), ("final_values", shape))[: 1 + has_final]:
-        if (found := arrays[name]).shape != expected or found.dtype != values.dtype:
-            raise ValueError(
-                f"{name} has shape {found.shape} and dtype {found.dtype}; expected {expected} and {values.dtype}, as "
-                "values have"
-            )
-    longer = partial(_longer, values, arrays.pop("last_values")[np.newaxis])
-    arrays["values"] = Lazy((shape[0] + 1, *shape[1:]), values.dtype, longer)
-    if has_final:
-        final = arrays.pop("final_values")
-        arrays["next_values"] = Lazy(shape, final.dtype, partial(_next_values, longer, arrays["truncated"], final))
+    dtype = values.dtype
+    for name, expected in (("last_values", [shape[1:], ()]), ("final_values", [shape]))[: 1 + has_final]:
+        if (found := arrays[name]).shape not in expected or found.dtype.kind not in NUMBERS:
+            has = f"shape {found.shape} and dtype {found.dtype}"
+            raise ValueError(f"{name} has {has}; expected {expected[0]}, as values have, and numbers")
+        dtype = np.result_type(dtype, found.dtype)
+    last = np.broadcast_to(arrays.pop("last_values")[np.newaxis], (1, *shape[1:])).astype(dtype)
+    arrays["values"] = Lazy((shape[0] + 1, *shape[1:]), dtype, partial(_longer, values, last))
     return arrays
 
 

@@ -86,7 +86,7 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
             if plan.is_by_name:
                 _check_files(plan, table, first, last, done.following)
             if done.following is None and steps.values is not None:
-                diagnosis = diagnosis_of(steps, plan.how)
+                diagnosis = diagnosis_of(steps, last, plan.how)
                 done = done._replace(diagnosis=diagnosis, findings=[finding.what for finding in diagnosis])
         following = following._replace(row=int(plan.numbers(table, first, 0)))
         done = done._replace(first=first, sums=Sums.of(results, last) + done.sums, following=following)

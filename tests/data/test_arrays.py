@@ -45,11 +45,14 @@ def test_time_major(tmp_path, grid, monkeypatch):
     one_more = {"rewards": grid["rewards"], "values": values, "terminated": grid["terminated"]}
     last = one_more | {"values": grid["values"], "last_values": values[-1]}
     final = last | {"truncated": grid["truncated"], "final_values": grid["next_values"]}
+    one, wide = np.array(0.1), {"final_values": grid["next_values"] / np.float64(3)}  # which make the results float64
     for arrays, normalize, expected in (
         (grid, "global", (fastgae.moments(advantages).normalize(advantages), returns)),
         (one_more, None, fastgae.gae(*one_more.values())),
         (last, None, fastgae.gae(**last)),
         (final, None, fastgae.gae(**final)),
+        *((each | {"last_values": one}, None, fastgae.gae(**each | {"last_values": one})) for each in (last, final)),
+        (final | wide, None, fastgae.gae(**final | wide)),
     ):
         np.savez(source, **arrays)
         report = compute(source, normalize=normalize, memory=limit(11 * N), overwrite=True, progress=False)
@@ -81,8 +84,7 @@ def test_last_values(tmp_path, grid):
         assert_same_bits(computed(source, tmp_path / "out.parquet"), fastgae.gae(**one_env))
     last, one_more = grid["next_values"][-1], np.concatenate([grid["values"], grid["values"][:1]])
     for more, fault in (
-        ({"last_values": last[1:]}, r"last_values has shape \(6,\) and dtype float32; expected \(7,\) and float32"),
-        ({"last_values": last.astype(float)}, r"shape \(7,\) and dtype float64; expected \(7,\) and float32"),
+        ({"last_values": last[1:]}, r"last_values has shape \(6,\) and dtype float32; expected \(7,\), as values have"),
         ({"last_values": last, "next_values": grid["next_values"]}, "both last_values and next_values: keep one"),
         ({"last_values": last, "values": one_more}, r"both last_values and values of shape \(121, 7\): keep one"),
         ({"autoreset": "next_step"}, "there is an array autoreset, which .*: call fastgae.gae with these arrays$"),
@@ -91,12 +93,41 @@ def test_last_values(tmp_path, grid):
         ({"final_values": grid["values"]}, "there are final_values, but no truncated"),
         (
             {"final_values": grid["values"][1:], "truncated": grid["truncated"], "last_values": last},
-            r"final_values has shape \(119, 7\) and dtype float32; expected \(120, 7\) and float32, as values",
+            r"final_values has shape \(119, 7\) and dtype float32; expected \(120, 7\), as values",
         ),
         (dict.fromkeys(given, 0) | {"last_values": 0}, r"both last_values and values of shape \(\): keep one"),
     ):
         np.savez(tmp_path / "a.npz", **given | more)
         refused("a.npz cannot be read: .*" + fault, tmp_path / "a.npz")
+    np.save(folder / "last_values.npy", "0.5")
+    refused(r"last_values has shape \(\) and dtype <U3; expected \(\), as values have, and numbers", folder)
+
+
+def test_final_values_are_those_of_truncated_steps(tmp_path):
+    """Where only a name, or ``episode_ends``, ends an episode, the next row says nothing of the state after it."""
+    arrays = {"rewards": np.ones(4), "values": np.arange(4.0), "last_values": 5.0, "final_values": np.full(4, 7.0)}
+    flags = {"terminated": np.zeros(4), "truncated": np.array([0, 1, 0, 0])}
+    for keys in ({"episode": [0, 0, 1, 1]}, {"run": [0, 0, 1, 1]}, {"episode_ends": [2, 4]}):
+        columns = {"episode": "run"} if "run" in keys else None
+        for changed, message in (
+            ({"truncated": np.zeros(4)}, "row 1: the episode ends without a flag, and there is no value"),
+            ({"final_values": np.array([0, np.nan, 0, 0])}, "row 1: final_values is NaN"),
+        ):
+            np.savez(tmp_path / "a.npz", **arrays | flags | keys | changed)
+            refused(message, tmp_path / "a.npz", columns=columns)
+        np.savez(tmp_path / "a.npz", **arrays | flags | keys)
+        for memory in (limit(1), "1GB"):
+            got = computed(tmp_path / "a.npz", tmp_path / "out.parquet", columns=columns, memory=memory)
+            assert_same_bits(got, fastgae.gae(**arrays, **flags))
+    rewards, final = np.linspace(0, 1, 4, dtype=np.float32), np.linspace(0, 1, 4)
+    np.savez(
+        tmp_path / "a.npz", **flags | arrays | {"rewards": rewards, "final_values": final, "truncated": final > 0.9}
+    )
+    how = {"estimator": "discounted_returns", "columns": {"values": None}, "memory": limit(1)}
+    got = computed(tmp_path / "a.npz", tmp_path / "out.parquet", **how)
+    given = {"truncated": final > 0.9, "final_values": final, "last_values": 0.0}
+    expected = fastgae.discounted_returns(rewards, flags["terminated"], **given, gamma=0.99)
+    assert_same_bits(got, fastgae.GAEResult(None, expected))
 
 
 def test_a_critic_is_also_called_behind_the_last_step(tmp_path, grid):

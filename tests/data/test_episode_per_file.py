@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pyarrow as pa
 
+import fastgae
 from fastgae.data import compute
 
 from .recorded import ROLES, computed, limit, read, refused, write
@@ -32,12 +33,13 @@ def test_names_that_begin_again(tmp_path):
             assert got["file"].to_pylist() == [f"{number}.parquet" for number in range(3) for _ in range(5)]
 
 
-def test_rollouts_of_several_envs(tmp_path):
+def test_rollouts_of_several_envs(tmp_path, monkeypatch):
     """An episode of an env ends with its file, and does so anyway where the file says what follows it."""
     files, ones = [tmp_path / "0.npz", tmp_path / "1.npz"], np.ones((3, 2))
     flags = {"terminated": 0 * ones, "truncated": 0 * ones}
     flags["terminated"][2, 0] = 1
-    behind = {"last_values": ones[0]}
+    behind, diagnose, diagnosed = {"last_values": ones[0]}, fastgae.diagnose, []
+    monkeypatch.setattr(fastgae, "diagnose", lambda **rollout: diagnosed.append(rollout) or diagnose(**rollout))
     for last in ({"next_values": 0 * ones}, behind, behind | {"final_values": 9 * ones}):
         for file in files:
             np.savez(file, rewards=ones, values=0 * ones, **last, **flags)
@@ -45,6 +47,9 @@ def test_rollouts_of_several_envs(tmp_path):
         for memory, how in product((limit(2), "1GB"), (BY_FILE, {})[: len(last.keys() & behind) + 1]):
             got = computed(files, tmp_path / "out.arrow", gamma=1.0, gae_lambda=1.0, memory=memory, **how)
             assert np.array_equal(got["advantages"].combine_chunks().to_numpy_ndarray(), expected)
+    assert diagnosed[-1]["truncated"].tolist() == ([[False, False]] * 2 + [[False, True]]) * 2
+    ended = computed(files, tmp_path / "out.arrow", gamma=1.0, gae_lambda=1.0, ends="terminated")  # for good, and there
+    assert ended["advantages"].to_pylist() == [[3, 3], [2, 2], [1, 1]] * 2
 
 
 def test_what_cannot_be(tmp_path, recorded):

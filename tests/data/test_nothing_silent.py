@@ -10,7 +10,7 @@ import pytest
 
 import fastgae
 from fastgae.cli.main import main
-from fastgae.data import compute, on_table
+from fastgae.data import Critic, compute, on_table
 
 from .recorded import ROWS, assert_same_bits, computed, limit, read, refused, write
 
@@ -73,6 +73,24 @@ def test_padding_is_no_step(tmp_path, recorded):
     results.append(on_table(pa.table(padded), columns={"mask": None}))
     assert all(each.select(["advantages", "returns"]).equals(results[0].select([-2, -1])) for each in results)
     refused("the column of mask holds binary", images, columns={"mask": "mask"})
+
+
+def test_missing_numbers_of_envs():
+    """Arrow would read them as 0."""
+    whole = {name: [[0, 0], [0, 0], [1, 1]] for name in ("rewards", "values", "terminated", "next_values", "obs")}
+    for name in whole:
+        for kind in (pa.int32(), pa.float64()):
+            rows = whole | {name: [[0, 0], [0, None], [1, 1]]}
+            lists = {each: pa.array(column, pa.list_(kind, 2)) for each, column in rows.items()}
+            tensor = pa.fixed_shape_tensor(kind, [2])
+            table = pa.table({each: pa.ExtensionArray.from_storage(tensor, array) for each, array in lists.items()})
+            if name == "obs":
+                critic = Critic(lambda batch: batch["obs"][:, 0], ["obs"])
+                refused("row 0: the critic cannot read obs of the 3 rows .*a number is missing", table, values=critic)
+                continue
+            refused(f"row 1: {name} is missing in env 1", table, **ONES)
+            if name == "rewards":
+                refused("row 1: success is missing in env 1", table, **(ONES | {"rewards": "rewards:0:1"}))
 
 
 def test_values_behind_steps(tmp_path):

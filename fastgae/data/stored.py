@@ -24,6 +24,8 @@ from fastgae.data.files import HDF5, NPZ, kind_of, npy_files, opened_binary, ver
 from fastgae.data.rows import SLICE, Arrays, Batches, Part, column_of, holds_numbers
 from fastgae.data.tables import open_parquet
 
+# Of another length than the rewards, they are an error where they are read: left out, they would change the results.
+FLAGS = ("terminated", "truncated", "done", "terminals", "timeouts")
 # Returns columns that no array holds, for the rows from one up to another.
 Keys: TypeAlias = Callable[[int, int], Mapping[str, Array]]
 
@@ -101,7 +103,9 @@ def _schema_of(items: Mapping[str, Any], rows: int, keys: Keys) -> pa.Schema:
     fields = [(name, pa.array(key).type) for name, key in keys(0, 1).items()]
     for name, item in items.items():
         with suppress(TypeError):
-            fields += [(name, type_of(item))] if _length(item) in (rows, rows + 1) else []
+            length = _length(item)
+            is_column = length in (rows, rows + 1) or (name in FLAGS and length is not None)
+            fields += [(name, type_of(item))] if is_column else []
     return pa.schema(fields)
 
 

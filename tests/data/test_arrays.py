@@ -188,6 +188,7 @@ FAULTS = {
         lambda array: array.repeat([1] * (T - 1) + [2], 0),
         "terminated has 121 rows; expected 120",
     ),
+    "one less": ("truncated", lambda array: array[1:], "truncated has 119 rows; expected 120, for 120 rewards"),
     "length": ("values", lambda array: array[:50], "there is no column 'values' for values; there are rewards, next"),
     "axes": ("rewards", lambda array: array[:, :, None], "the column of rewards holds .*; expected float32"),
 }

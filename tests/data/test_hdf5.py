@@ -34,7 +34,7 @@ def test_d4rl(tmp_path, recorded):
         ({"next_observations": None}, r"hopper.hdf5: row \d+: the episode is truncated, and there is no value of the "),
         ({"rewards": None}, "there is no column 'rewards' for rewards; there are actions, "),
         ({"rewards": 1.0}, r"hopper.hdf5: rewards is not an array with one number for each step"),
-        ({"terminals": np.zeros(5)}, "nothing says which episodes ended for good"),
+        ({"terminals": np.zeros(5)}, "terminals has 5 rows; expected 3,000"),
         ({"rewards": np.array([b"1"] * 3000, object)}, "there is no column 'rewards' for rewards"),
     ):
         with h5py.File(path, "w") as file:

@@ -50,6 +50,11 @@ def test_rollouts_of_several_envs(tmp_path, monkeypatch):
     assert diagnosed[-1]["truncated"].tolist() == ([[False, False]] * 2 + [[False, True]]) * 2
     ended = computed(files, tmp_path / "out.arrow", gamma=1.0, gae_lambda=1.0, ends="terminated")  # for good, and there
     assert ended["advantages"].to_pylist() == [[3, 3], [2, 2], [1, 1]] * 2
+    for number, file in enumerate(files):  # names and steps say that the episode goes on
+        keys = {"episode": [7, 7, 7], "step": np.arange(3) + 3 * number, "terminated": [0, 0, number]}
+        np.savez(file, rewards=np.ones(3), values=np.zeros(3), last_values=5.0, **keys)
+    got = computed(files, tmp_path / "out.arrow", gamma=1.0, gae_lambda=1.0)
+    assert got["advantages"].to_pylist() == [6, 5, 4, 3, 2, 1]
 
 
 def test_what_cannot_be(tmp_path, recorded):

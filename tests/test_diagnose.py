@@ -188,6 +188,7 @@ def test_merged_dones_in_every_rollout_of_a_training(env_id, num_steps):
         assert detectors(call) == []
         mistakes.merged(call, None, None)
         assert detectors(call) == ["truncation_as_termination"]
+        assert "final_values" not in fastgae.diagnose(**call)[0].change  # gae refuses them beside next_step
 
 
 @pytest.mark.parametrize(("env_id", "num_steps"), [("Pendulum-v1", 512), ("MountainCar-v0", 640)])
@@ -300,6 +301,8 @@ def test_a_notebook_shows_the_report_and_a_picture_of_the_suspect_steps(tmp_path
     env = finding.where.first[0][1]
     assert finding.where.times == tuple(np.flatnonzero(call["terminated"][:, env]))
     call["rewards"][:] = 7  # the loop goes on
+    with pytest.raises(IndexError, match=r"^finding must be the index of one of 1 findings, got 1$"):
+        found.plot(1)
     figure = found.plot()
     places, rewards, _, errors = figure.axes
     assert list(zip(*places.lines[0].get_data(), strict=True)) == list(finding.where.marks)

@@ -97,8 +97,8 @@ def diagnose(
     -------
     Diagnosis
         A sequence of ``Finding(what, where, why, change, detector)``, which is true if there are any findings.
-        ``overview`` has the numbers with which the report ends. ``str`` gives the report for people; ``as_dict`` and
-        ``to_json`` are for programs.
+        ``overview`` has the numbers with which the report ends. ``str`` gives the report for people, and ``plot`` a
+        picture; ``as_dict`` and ``to_json`` are for programs.
 
     Raises
     ------

@@ -325,8 +325,8 @@ def merged(steps: Steps) -> Iterator[Finding]:
                 steps.places(ends),
                 "if a limit cut them off, the value of their next state is not 0, and advantages are too low or too "
                 "high by gamma times that value",
-                "pass those flags as truncated, with final_values or next_values; ignore this if the task itself ends "
-                "there, or if the reward there holds gamma V' already",
+                f"pass those flags as truncated{', with final_values or next_values' * (not steps.next_step)}; ignore "
+                "this if the task itself ends there, or if the reward there holds gamma V' already",
             )
 
 

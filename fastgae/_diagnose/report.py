@@ -191,6 +191,8 @@ class Diagnosis(Sequence[Finding]):
         """
         if not self:
             return draw(self._columns[0], "nothing found", (), ())
+        if finding not in range(-len(self), len(self)):
+            raise IndexError(f"finding must be the index of one of {len(self)} findings, got {finding!r}")
         where = self[finding].where
         return draw(self._columns[finding], self[finding].detector, where.times, where.marks)
 

@@ -147,6 +147,8 @@ def run(args: argparse.Namespace) -> int:
         print(report.to_json(indent=2))
     elif not args.quiet:
         print(report)
+        if report.findings:
+            print("`fastgae diagnose` says where in the data, and what to change")
         if args.plot:
             print(f"Plot in {args.plot}")  # drawn now, or with the results that --resume keeps
     return 0

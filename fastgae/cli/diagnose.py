@@ -44,9 +44,9 @@ Look for common mistakes in a rollout: flags one step late or early, time limits
 flagged as terminations, reset rows that count as steps, a missing bootstrap,
 swapped axes and more.
 
-SOURCE is recorded data, with the options of `fastgae compute`; then their last
-steps are examined. Or it is a file .npz, which holds the arguments of
-fastgae.gae by their names:
+SOURCE is recorded data, with the options of `fastgae compute`; then up to
+65,536 of their last steps are examined, and t is the row in the data. Or it is
+a file .npz, which holds the arguments of fastgae.gae by their names:
   {", ".join(REQUIRED)}, and, if you pass them to gae,
 {textwrap.fill(", ".join(ARRAYS + COEFFICIENTS), 76, initial_indent="  ", subsequent_indent="  ")}.
 Write it with numpy.savez. Other arrays in it are not read. All else that you
@@ -54,8 +54,8 @@ pass to gae, such as autoreset, is an option.
 
 The report ends with an overview: the episodes, and how well the values fit.
 
-The exit status is 0 if nothing was found, 1 if something was found, and 2 if
-the data or an option cannot be used.
+The exit status is 0 if nothing was found but what --allow names, 1 if something
+else was found, and 2 if the data or an option cannot be used.
 """
 
 EXAMPLES = """\
@@ -73,6 +73,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     compute.add_source(parser)
     add = parser.add_argument
     add("--json", action="store_true", help="print one JSON object")
+    about = "an intended finding, such as truncation_as_termination: it is printed, but the exit status ignores it"
+    add("--allow", action="append", default=[], metavar="NAME", help=about)
     add("--gamma", type=unit_interval, metavar="G", help="discount per step (default: the file's, or 0.99)")
     add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay (default: the file's, or 0.95)")
     add("--returns-lambda", type=unit_interval, metavar="L", help="another lambda for the returns")
@@ -92,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         print(found)
         if unused:
             print(f"\nNot used, because they are not arguments: {printable(shown(unused))}")
-    return 1 if found else 0
+    return int(any(finding.detector not in args.allow for finding in found))
 
 
 def is_rollout(args: argparse.Namespace) -> bool:

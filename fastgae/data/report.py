@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -149,8 +149,8 @@ def _few(items: Iterable[str]) -> str:
     return ", ".join(listed[:MANY]) + more
 
 
-def diagnosis_of(steps: RecordedSteps, last: Array, how: How) -> fastgae.Diagnosis:
-    """Return what fastgae.diagnose says of a sample of the last rows."""
+def diagnosis_of(steps: RecordedSteps, last: Array, how: How, row_of: Callable[[int], Any]) -> fastgae.Diagnosis:
+    """Return what fastgae.diagnose says of a sample of the last rows, with the places in the source."""
     begin = max(0, len(steps.rewards) - SAMPLE)  # the last rows need nothing after them, wherever the run begins
     each = steps._asdict().items()
     arrays: dict[str, Any] = {name: array[begin:] for name, array in each if isinstance(array, np.ndarray)}
@@ -160,4 +160,9 @@ def diagnosis_of(steps: RecordedSteps, last: Array, how: How) -> fastgae.Diagnos
         rows = rows._replace(next_values=None, final_values=rows.next_values[rows.truncated])
     arguments = gae_arguments(rows, None)
     decay = how.options.get("gae_lambda", GAE_LAMBDA)
-    return fastgae.diagnose(**arguments, gamma=how.gamma, gae_lambda=decay)
+    found = fastgae.diagnose(**arguments, gamma=how.gamma, gae_lambda=decay)
+    first = (tuple((int(row_of(begin + t)), *env) for t, *env in finding.where.first) for finding in found)
+    findings = [
+        finding._replace(where=finding.where._replace(first=each)) for finding, each in zip(found, first, strict=True)
+    ]
+    return fastgae.Diagnosis(findings, found.overview)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -86,7 +87,7 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
             if plan.is_by_name:
                 _check_files(plan, table, first, last, done.following)
             if done.following is None and steps.values is not None:
-                diagnosis = diagnosis_of(steps, last, plan.how)
+                diagnosis = diagnosis_of(steps, last, plan.how, partial(plan.numbers, table, first))
                 done = done._replace(diagnosis=diagnosis, findings=[finding.what for finding in diagnosis])
         following = following._replace(row=int(plan.numbers(table, first, 0)))
         done = done._replace(first=first, sums=Sums.of(results, last) + done.sums, following=following)

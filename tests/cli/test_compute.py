@@ -84,7 +84,14 @@ def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys, monkeypat
         pq.write_table(table, tmp_path / "turns.parquet")
         main(["diagnose", str(tmp_path / "turns.parquet"), *COLUMNS, "--json"])
         said.append(json.loads(capsys.readouterr().out))
+    first, moved = (each["findings"][0]["where"].pop("first") for each in said)
     assert said[0] == said[1]
+    assert [[np.argsort(rows % 100, kind="stable")[t]] for (t,) in moved] == first == [[99], [199], [299], [399]]
+    monkeypatch.setattr(sys.modules["fastgae.data.report"], "SAMPLE", 850)
+    assert main(["diagnose", source, *COLUMNS, "--ends", "terminated"]) == 1
+    assert "where   t=299, t=399, " in capsys.readouterr().out
+    assert main(["compute", source, *COLUMNS, "--ends", "terminated"]) == 0
+    assert capsys.readouterr().out.endswith("\n`fastgae diagnose` says where in the data, and what to change\n")
     np.save(critic, np.zeros(999))
     assert main([*arguments, "--values", str(critic)]) == 2
     assert str(critic) in capsys.readouterr().err

@@ -110,6 +110,9 @@ def test_options_are_those_of_gae(saved, capsys, monkeypatch):
     rounded = float(np.float16(0.99))
     assert main(["diagnose", saved(gamma=rounded)]) == 1
     assert main(["diagnose", saved(gamma=rounded), "--gamma", "0.99"]) == 0
+    for allowed, status in (("coefficient_rounded", 0), ("reset_rows", 1)):
+        assert main(["diagnose", saved(gamma=rounded), "--allow", "prev_done", "--allow", allowed]) == status
+        assert "coefficient_rounded: " in capsys.readouterr().out
     assert main(["diagnose", saved(), "--gae-lambda", str(rounded)]) == 1
     terminated = np.zeros((32, 4))
     terminated[9] = 1

@@ -90,6 +90,7 @@ NOTES = {
     "discount_t": "1 where discount_t is 0, together with a single gamma",
     "next_value": "V after the last step. V of the next state of every step is next_values",
     "masks": "True where the step exists. If masks is 1 - done, as in some loops, pass done as terminated",
+    "attention_mask": "True where the policy wrote the token: attention_mask holds the prompt, too",
     **dict.fromkeys(("normalize_advantage", "normalize_advantages", "norm_adv"), 'with "global" or "per_env"'),
     "log_rhos": "exp of the logarithms",
     **dict.fromkeys(("lengths", "seq_lens"), _BOUNDARIES),

@@ -305,7 +305,8 @@ def _flags(role: str, column: pa.ChunkedArray) -> Array:
         flags: Array = arrays_of(_whole(role, column))
         return flags
     if not _may_be_flags(column.type):
-        raise DataError(f"the column of {role} holds {column.type}; expected bool, or numbers that are 0 or 1")
+        shown = f", such as {column[0].as_py()!r:.50}" * bool(len(column))
+        raise DataError(f"the column of {role} holds {column.type}{shown}; expected bool, or numbers that are 0 or 1")
     numbers = numbers_in(role, column)
     wrong = (numbers != 0) & (numbers != 1)
     if wrong.any():

@@ -127,7 +127,7 @@ def found_sources(source: Any) -> tuple[list[Path], list[Path]]:
         if not (isinstance(each, str | os.PathLike) or is_remote(each)):
             raise TypeError(
                 f"source must be paths, or a table with __arrow_c_stream__, got {type(each).__name__}: "
-                "for arrays in memory, call fastgae.gae"
+                "for arrays in memory, call fastgae.gae; a LazyFrame has collect()"
             )
         path = path_of("source", each)
         with reading(path):

@@ -143,7 +143,8 @@ def unknown_end(steps: RecordedSteps, last: Array, how: How) -> RowError | None:
     # A row of several envs is of arrays, which may hold what gae takes.
     stored = ", store last_values and, with truncated steps, final_values" if steps.rewards.ndim > 1 else ""
     way = (
-        f"and there is no value of the state after it: name a column of next_values{stored}, or say "
+        f"and there is no value of the state after it: name a column of next_values{stored}, or add "
+        "one of next_observations if a critic reads observations, or say "
         f"{argument('ends', 'terminated')} if every episode ends for good"
     )
     return _first(unknown & steps.truncated, "the episode is truncated", way) or _first(unknown, UNFLAGGED, way)

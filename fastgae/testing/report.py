@@ -25,7 +25,7 @@ BOTH = " with both flags at the same ends"
 FIRST = " of which the first begins an episode"
 PLAIN = (  # conventions without any choice, by the number of flags
     "no flags: each env is one sequence",
-    "the flag of a step cuts its bootstrap and its trace",
+    "the flag of a step cuts its bootstrap and its trace, which is right for a limit only if the reward holds gamma V'",
     "terminated cuts the bootstrap, either end cuts the trace, and truncated steps bootstrap from final values",
 )
 BESIDE = ODD.keys() - {"returns_of_normalised_advantages", "one_episode", "numbers_clipped"}  # no rollout shows these

@@ -47,7 +47,7 @@ def test_columns(tmp_path, recorded):
         (recorded.table(rewards=pa.array(["1"] * ROWS)), "the column of rewards holds string; expected float32"),
         *(
             (recorded.table(terminated=pa.array(flags)), f"terminated holds {kind}; expected bool, or numbers that")
-            for flags, kind in ((["no"] * ROWS, "string"), ([[0]] * ROWS, "list<.*>"))
+            for flags, kind in ((["no"] * ROWS, "string, such as 'no'"), ([[0]] * ROWS, r"list<.*>, such as \[0\]"))
         ),
         (
             recorded.table(*ended, truncated=np.zeros(ROWS, bool)),

@@ -233,6 +233,7 @@ CALLS = [
     (call(value_normalizer=None), "pass values in units of the rewards, scaled back"),
     (call(length=2), "for padded arrays, pass mask=np.arange(T)[:, None] < lengths; "),
     (call(masks=FLAGS), "pass mask, True where the step exists. If masks is 1 - done"),
+    (call(attention_mask=FLAGS), "pass mask, True where the policy wrote the token"),
     (call(batch_first=True), "pass time_axis, 1 for arrays of shape (N, T)"),
     (call(advantages=ONES), "it is a result; out takes arrays to fill"),
     (call(returns=ONES), "it is a result; out takes arrays to fill"),

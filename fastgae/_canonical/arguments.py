@@ -9,6 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fastgae._call import MOST_STEPS, Array, working_dtype
+from fastgae._interop.arrays import widened
 from fastgae._interop.libraries import as_array, as_floats, as_numbers, first_in_list, is_tensor, is_weak
 from fastgae._support.misnamed import AUTORESET_ELSEWHERE, choose_one
 from fastgae._typing import Autoreset
@@ -31,6 +32,8 @@ def as_number(
     name: str, given: Any, expected: str, kinds: str = "iuf", otherwise: type[Exception] = ValueError
 ) -> float:
     """Return a number as a float. ``kinds`` are the kinds of NumPy numbers to accept."""
+    if type(given) is np.ndarray or is_tensor(given):
+        given = widened(as_array(name, given))
     if isinstance(given, np.generic | np.ndarray):
         kind = "" if given.ndim or isinstance(given, np.ma.MaskedArray) else given.dtype.kind
     elif isinstance(given, bool):

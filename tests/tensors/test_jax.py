@@ -173,6 +173,8 @@ def test_the_first_argument_decides():
     assert_answers(fastgae.gae(**{**ROLLOUT, "rewards": jnp.asarray(CASE.rewards)}), fastgae.gae(**ROLLOUT))
     with pytest.raises(TypeError, match="values is traced by JAX"):
         jax.jit(lambda values: fastgae.gae(**{**ROLLOUT, "values": values}))(given["values"])
+    with pytest.raises(TypeError, match=r"gamma is traced by JAX .*pass a JAX array as the first argument"):
+        jax.jit(lambda gamma: fastgae.gae(**{**ROLLOUT, "gamma": gamma}))(0.5)
 
 
 def test_out_is_refused():

@@ -107,6 +107,14 @@ def test_the_first_argument_decides():
     assert_answers(fastgae.gae(tensor(rewards), **{**others, "values": ROLLOUT["values"]}), fastgae.gae(**ROLLOUT))
 
 
+@pytest.mark.parametrize("how", [{"dtype": torch.bfloat16}, {"requires_grad": True}], ids=str)
+def test_one_number_is_read_as_arrays_are(how):
+    call = {name: given for name, given in ROLLOUT.items() if name != "gae_lambda"} | {"ratios": ROLLOUT["rewards"]}
+    expected, clip = fastgae.vtrace(**call, rho_clip=0.5), torch.tensor(0.5, **how)
+    assert_same_bits(fastgae.vtrace(**call, rho_clip=clip), expected)
+    assert_answers(fastgae.vtrace(**tensors(call), rho_clip=clip), expected)
+
+
 def test_out_is_filled():
     expected = fastgae.gae(**ROLLOUT)
     out = torch.full((2, 17, 6), torch.nan)
@@ -356,6 +364,8 @@ def test_what_is_no_number_in_transforms():
             )
     with pytest.raises(TypeError, match=r"values has no numbers in torch\.func"):
         torch.func.vmap(lambda values: fastgae.gae(np.ones(3), values, None, last_values=0.0))(torch.ones(2, 3))
+    with pytest.raises(TypeError, match=r"gamma has no numbers in torch\.func"):
+        torch.func.vmap(lambda gamma: fastgae.gae(**{**ROLLOUT, "gamma": gamma}))(torch.ones(2))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

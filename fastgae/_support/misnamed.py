@@ -23,26 +23,27 @@ LIBRARIES = ("numpy", "torch", "jax", "numba", "tensorflow")
 NAMES_ELSEWHERE = {
     "rewards": "reward rew rews r r_t mb_rewards reward_arr rewards_arr rew_buf reward_buf token_level_rewards",
     "values": "value val vals v V v_s v_t v_tm1 vs state_value state_values state_vals critics vf_preds v_pred v_preds "
-    "vpred vpreds value_t value_preds value_estimates critic_value critic_values old_values baselines mb_values "
-    "mb_extrinsic_values target_qs vals_arr values_arr val_buf value_buf",
-    "terminated": "term terms done dones done_buf mb_dones fdones mb_fdones dones_arr end_flag traj_flag dw "
+    "vpred vpreds value_t value_preds value_estimates critic_value critic_values old_values baseline baselines "
+    "mb_values mb_extrinsic_values target_qs vals_arr values_arr val_buf value_buf value_old_state",
+    "terminated": "term terms done dones done_buf mb_dones fdones mb_fdones dones_arr end_flag traj_flag dw is_done "
     "terminal terminals terminateds termination terminations is_terminal is_terminals end ends is_last "
     "episode_starts first firsts is_first news discount_t nonterminal nonterminals nextnonterminal next_non_terminal "
-    "not_done not_dones",
+    "non_terminal non_terminals not_terminal not_terminals not_done not_dones",
     "truncated": "trunc truncs truncateds truncation truncations truncation_t timeout timeouts time_outs "
     "is_truncated time_limit time_limits",
-    "last_values": "last_value value_next next_value last_val last_v last_r vpred_last bootstrap bootstrap_value "
-    "bootstrap_values last_extrinsic_values",
+    "last_values": "last_value value_next next_value last_val last_v last_r vpred_last bootstrap bootstrap_val "
+    "bootstrap_value bootstrap_values last_extrinsic_values",
     "next_values": "next_state_value next_state_values next_val next_vals next_v_pred next_v_preds next_vpred "
-    "next_vpreds mb_next_values v_prime vs_ v_s_ next_v v_next v_t_plus_1 v_tp1 value_tp1 v_preds_next",
+    "next_vpreds mb_next_values v_prime vs_ v_s_ next_v v_next v_t_plus_1 v_tp1 value_tp1 v_preds_next "
+    "value_new_state",
     "final_values": "final_value terminal_value terminal_values truncated_value truncated_values",
     "autoreset": "autoreset_mode auto_reset",
     "prev_done": "prev_dones",
-    "mask": "masks sample_mask response_mask response_masks completion_mask attention_mask loss_mask action_mask valid "
-    "valids valid_mask",
-    "gamma": "γ discount discounts discount_factor discount_rate gammas gae_gamma",
-    "gae_lambda": "λ lambda_ _lambda lam lambd lamda lmbda lbda lambda1 lambda_gae gae_lam gae_tau gae_param "
-    "trace_decay trace_decay_param tau lambda_coefficient lamb td_lambda",
+    "mask": "masks sample_mask response_mask response_masks completion_mask eos_mask attention_mask loss_mask "
+    "action_mask valid valids valid_mask",
+    "gamma": "γ discount discounts discounting discount_factor discount_rate gammas gae_gamma",
+    "gae_lambda": "λ lambda_ _lambda lam lambd lamda lmb lmbda lbda lambda1 lambda_gae gae_lam gae_lmbda gae_tau "
+    "gae_param trace_decay trace_decay_param tau lambda_coefficient lamb td_lambda",
     "lambda_": "λ gae_lambda lam lambd lamda lmbda lbda lambda1 tau lambda_coefficient td_lambda",
     "groups": "group group_ids group_size num_generations uid uids prompt_ids prompt prompts",
     "scale": "normalize scale_rewards norm_adv_by_std_in_grpo",

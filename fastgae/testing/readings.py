@@ -21,10 +21,11 @@ from fastgae.testing.rollouts import FLAGS, Kind, Probe
 # What an argument may be -> its names. If a name is in several rows, all are tried, the first row first.
 _FLAGS = {
     "mask": "masks",
-    "going_on": f"{' '.join(GOING_ON)} masks mask done_mask done_masks terminal_masks undones cont conts continues",
+    "going_on": f"{' '.join(GOING_ON)} masks mask done_mask done_masks terminal_mask terminal_masks "
+    "undones cont conts continuation continuations continues",
     "not_truncated": "bad_masks",
-    "done": "dones done_buf mb_dones fdones mb_fdones dones_arr done_mask done_masks terminal_masks end_flag end "
-    "ends is_last traj_flag",
+    "done": "dones is_done done_buf mb_dones fdones mb_fdones dones_arr done_mask done_masks terminal_mask "
+    "terminal_masks end_flag end ends is_last traj_flag",
     "starts": "episode_starts first firsts is_first news",
     "not_starts": "masks mask",
     "next_done": "next_dones last_done last_dones new_last",
@@ -55,7 +56,10 @@ for _role, _names in itertools.chain(_FLAGS.items(), _ELSEWHERE.items(), _SECOND
         ROLES[_name] = tuple(dict.fromkeys((*ROLES.get(_name, ()), _role)))
 WORDS = sorted({role for roles in ROLES.values() for role in roles})
 # What people write around a name of two letters or more: batch_rewards, dones_list.
-AROUND = re.compile(r"^(all|b|batch|ep|mb)_(?=..)|(?<=..)_(arr|array|batch|buf|buffer|list|matrix|np|tensor)$")
+AROUND = re.compile(
+    r"^(all|b|batch|buf|buffer|ep|episode|mb|traj|trajectory)_(?=..)|"
+    r"(?<=..)_(arr|array|batch|buf|buffer|list|lst|matrix|np|seq|tensor)$"
+)
 # What an argument is that others read otherwise, for the report.
 NOTES = {
     "mask": "{} is True where the step exists",
@@ -140,6 +144,9 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 def _fitted(roles: dict[str, str], said: Container[str]) -> dict[str, str] | None:
     """Return roles that fit together, or None: no role twice, and ``done`` alone is both ends, unless it is said."""
+    guessed = {role for name, role in roles.items() if name not in said}
+    if {"terminated", "next_done"} <= guessed and not {*FLAGS, "discounts"} - {"terminated"} & {*roles.values()}:
+        roles = {name: "done" if role == "terminated" else role for name, role in roles.items()}
     for following, (own, begins) in NEXT_FLAGS.items():
         if following in roles.values() and not any(roles[name] == own for name in roles if name in said):
             roles = {name: begins if role == own else role for name, role in roles.items()}

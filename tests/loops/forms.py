@@ -58,6 +58,28 @@ says("", "final_values (last_values), discount_rate (gamma), _lambda (gae_lambda
         rewards, values, dones, last_values=final_values, gamma=discount_rate, gae_lambda=_lambda
     )
 )
+# Loops on GitHub have these names.
+says("", "value_new_state (next_values), is_done (done), discounting (gamma), lmb (gae_lambda); passed")(
+    lambda reward_seq, value_old_state, value_new_state, is_done, discounting, lmb: gae(
+        reward_seq, value_old_state, is_done, next_values=value_new_state, gamma=discounting, gae_lambda=lmb
+    )
+)
+says("", "non_terminal (going_on), bootstrap_val (last_values), gae_lmbda (gae_lambda); non_terminal")(
+    lambda episode_rewards, buffer_values, non_terminal, bootstrap_val, gae_lmbda: gae(
+        episode_rewards, buffer_values, 1 - non_terminal, last_values=bootstrap_val, gae_lambda=gae_lmbda
+    )
+)
+says("", "reward_lst (rewards), baseline (values), eos_mask (mask), continuation (going_on); eos_mask")(
+    lambda reward_lst, baseline, eos_mask, continuation: gae(
+        reward_lst, baseline, 1 - continuation, last_values=0.0, mask=eos_mask, time_axis=1
+    )
+)
+# Beside ``next_done``, row t of ``terminations`` is about observation t, as in a loop after CleanRL.
+says("", "terminations (starts), next_value (last_values), next_done; row t of terminations", "the same bits")(
+    lambda rewards, values, terminations, next_value, next_done: gae(
+        rewards, values, np.concatenate([terminations[1:], next_done[np.newaxis]]), last_values=next_value
+    )
+)
 # Calls that slice along time are written for NumPy arrays with time first.
 says("last_row_dropped", "the same bits as this call, with arrays of shape (T, N)")(
     lambda rewards, values, dones: gae(rewards[:, :-1], values, dones[:, :-1], time_axis=1)

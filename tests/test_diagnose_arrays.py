@@ -61,6 +61,9 @@ def odd_calls(seed):
     rewards = np.where(ends | np.roll(ends, -1, 0), -5.0, noise[0])
     yield "the last two steps have one reward, and the flag is in the row of the last", call_of(rewards, noise[1], ends)
 
+    rewards = first * rng.choice([0.5, 1.5], ends.shape)
+    yield "only first steps pay, and all episodes begin in one state", call_of(rewards, 1.0 * first, ends, 0.0)
+
     rewards, values = np.where(first, [[[-0.3]], [[0.2]]], rng.normal([0 * ends, 2 * ends]))
     yield "all episodes begin in one state, and so with one reward", call_of(rewards, values, ends)
     yield "the same, for a critic that says 0 everywhere", call_of(rewards, 0 * values, ends)
@@ -122,6 +125,23 @@ def test_both_flags_at_the_same_few_steps_may_be_chance():
     call = small_call((8, 4)) | {"truncated": truncated, "final_values": np.ones((8, 4))}
     assert detectors(call | {"terminated": terminated}) == []
     assert detectors(call | {"terminated": truncated}) == ["truncation_as_termination"]
+
+
+def test_where_only_ends_pay_the_rewards_mark_them():
+    rng = np.random.default_rng(0)
+    ends = ends_after(lambda: rng.integers(3, 40, 99), 256)
+    rewards, values = np.where(ends, rng.choice([-1.0, 1.0], ends.shape), 0.0), rng.normal(size=ends.shape)
+    to_go = fastgae.discounted_returns(rewards, ends, last_values=0.3)
+    for by, word, row in ((1, "late", "before"), (-1, "early", "after")):
+        moved = np.roll(ends, by, 0)
+        found = fastgae.diagnose(**call_of(rewards, values, moved))
+        assert [finding.detector for finding in found] == ["flags_shifted"]
+        assert f"flags look one step {word}: all " in str(found)
+        assert f"rewards but 0 are in the row {row}, and 0 of them in the flag's row" in " ".join(str(found).split())
+        assert detectors(call_of(np.roll(rewards, -by, 0), to_go, ends)) == ["rewards_shifted"]
+        few = rewards * (np.cumsum(ends.any(1)) < 4)[:, np.newaxis]  # chance may do this
+        assert detectors(call_of(few, values, moved)) == []
+    assert detectors(call_of(rewards, values, ends)) == []
 
 
 def test_values_that_drift_from_env_to_env_are_swapped():

@@ -153,7 +153,7 @@ def flags_look_shifted(steps: Steps) -> Shift | None:
     """Return the first evidence for shifted flags, from next_values, rewards or TD errors, or None."""
     if _crowded(steps):
         return None
-    by_rewards = _shift_by_rewards(steps)
+    by_rewards = _shift_by_rewards(steps) or _shift_by_only_rewards(steps)
     if by_rewards is not None and any(_jump_at_flags(steps, by_rewards, of) for of in (steps.changes, steps.errors)):
         by_rewards = None
     return _shift_by_next_values(steps) or by_rewards or _shift_by_errors(steps)
@@ -161,7 +161,7 @@ def flags_look_shifted(steps: Steps) -> Shift | None:
 
 def rewards_look_shifted(steps: Steps) -> Shift | None:
     """Return where rewards mark other rows than the flags do, if the values jump at the flags, or None."""
-    found = None if _crowded(steps) else _shift_by_rewards(steps)
+    found = None if _crowded(steps) else _shift_by_rewards(steps) or _shift_by_only_rewards(steps)
     return found if found is not None and _jump_at_flags(steps, found, steps.changes) else None
 
 
@@ -235,6 +235,22 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
                 f"{number_of(elsewhere)} of {elsewhere.size:,} other steps" + _or_reset_rows(steps, by),
                 usable,
             )
+    return None
+
+
+def _shift_by_only_rewards(steps: Steps) -> Shift | None:
+    """Return a shift if all rewards occur next to the flags: in many games and puzzles, only the end pays."""
+    paid = (steps.rewards != 0.0) & steps.unmasked
+    for by in (-1, 1):
+        known = paid & _inside(steps, -by)  # whether there is a flag
+        beside = shifted(steps.done, by)
+        count, here = number_of(known), number_of(known & steps.done)
+        pieces = len(np.unique(np.nonzero(known)[0]))  # of envs that end together, one counts
+        if (known & ~beside).any() or here > 0.2 * count or by_chance(beside[steps.unmasked], pieces) > 1e-6:
+            continue
+        if by == -1 or not _are_starts(steps, known):
+            seen = f"all {count:,} rewards but 0 are {_beside(by)}, and {here:,} of them {_beside(0)}"
+            return Shift(by, seen, _usable(steps, by))
     return None
 
 

@@ -243,21 +243,22 @@ def _rollouts(
             acted = policy(observations)
             if not isinstance(acted, Acted):
                 acted = Acted(acted)
-            taken.append(_checked_actions(_copied(acted.actions), envs))
-            extras.append(_checked(_copied(acted.extras), envs.num_envs, extras))
+            taken.append(_checked_actions(_copied(acted.actions, "actions of policy"), envs))
+            extras.append(_checked(_copied(acted.extras, "extras of policy"), envs.num_envs, extras))
             # Environments and wrappers may write to the actions that they get.
             observations, earned, ends, cuts, info = envs.step(_copied(taken[-1]))
             rewards[t] = _shaped("rewards of envs must have", earned, done.shape)
             terminated[t] = _shaped("terminated of envs must have", ends, done.shape, as_flags)
             truncated[t] = _shaped("truncated of envs must have", cuts, done.shape, as_flags)
-            is_step = ~done if autoreset == "next_step" else True  # a wrapper may give a reset row a reward
+            is_step = ~done if autoreset == "next_step" else True  # a wrapper may give a reset row a reward or a flag
             returns += np.where(is_step, rewards[t], 0.0)
             lengths += is_step
             done = terminated[t] | truncated[t]
             if truncated[t].any():
                 finals.append(_final(envs, observations, info, truncated[t], autoreset))
             if done.any():
-                ended.append((returns[done], lengths[done]))
+                over = done & is_step
+                ended.append((returns[over], lengths[over]))
                 returns[done] = lengths[done] = 0
                 if autoreset == "disabled":
                     observations, _ = envs.reset(options={"reset_mask": done})
@@ -359,9 +360,9 @@ def _check_rows(what: str, envs: int, array: Array) -> None:
         raise ValueError(f"policy returned {what} of shape {array.shape}; expected ({envs}, ...), a row per env")
 
 
-def _copied(batch: Batch) -> Batch:
+def _copied(batch: Batch, name: str = "observations of envs") -> Batch:
     """Return copies as NumPy arrays, because a policy and environments may reuse their memory."""
-    return _map(lambda array: on_the_cpu(array).copy(), batch)
+    return _map(lambda array: on_the_cpu(array, name).copy(), batch)
 
 
 def _stacked(what: str, batches: list[Batch]) -> Batch:

@@ -191,6 +191,13 @@ def test_reset_rows_count_for_no_episode(mode):
     np.testing.assert_allclose(moved.episode_returns, plain.episode_returns - 0.5 * plain.episode_lengths)
 
 
+def test_flags_of_reset_rows_end_no_episode():
+    flagged = changing(lambda seen, rewards, ends, cuts, info: (seen, rewards, ends, np.ones_like(cuts), info))
+    (rollout,) = rollouts(AutoresetMode.NEXT_STEP, wrapper=flagged)
+    assert rollout.valid.sum() == NUM_ENVS  # a flag of a reset row makes the next row one, too
+    assert rollout.episode_lengths.tolist() == [1] * NUM_ENVS
+
+
 @pytest.mark.parametrize("length", WINDOWS)
 def test_windows(mode, length):
     """Windows begin and end in an episode, with its end, or with the reset row after it; the next one goes on there.
@@ -429,6 +436,7 @@ NAMES_IN_TURN, PARTS_IN_TURN = iter([["values"], []]), itertools.count(1)
         ),
         (lambda actions: Acted(actions, actions), "extras of Acted must be a dict"),
         (lambda actions: Acted(actions, None), "extras of Acted must be a dict"),
+        (lambda actions: Acted(actions, {"t": [[1], [1, 2], [1]]}), "^extras of policy has rows of different lengths"),
         (lambda actions: Acted(actions, {"t": np.ones(1)}), r"extras\['t'\] of shape \(1,\); expected \(3, ...\)"),
         (
             lambda actions: Acted(actions, dict.fromkeys(next(NAMES_IN_TURN), np.ones(3))),

@@ -47,8 +47,12 @@ def unnested(rows: Rows, roles: Mapping[str, str | None]) -> Rows:
 
 def _of_steps(rows: Rows, first: int, last: int, path: Path, before: int, lists: "Lists") -> Part:
     """Return the steps of the rows first … last - 1, which are one part; ``before``: steps before it in its file."""
-    counts = rows.batches(first, last, [lists.rewards], AT_ONCE)
-    steps = sum(int(_lengths(batch.column(0)).sum()) for batch in counts)
+    steps, row = 0, first
+    for batch in rows.batches(first, last, [lists.rewards], AT_ONCE):
+        (missing,) = np.nonzero(batch.column(0).is_null())
+        if len(missing):  # such a row at the end of a file has no steps, so it would be left out without a word
+            raise DataError(f"{path}: {lists.rewards} has no list in row {rows.place(row + missing[0])[1]}")
+        steps, row = steps + int(_lengths(batch.column(0)).sum()), row + batch.num_rows
 
     def batches(columns: Sequence[str], most: int) -> Batches:
         number = first
@@ -61,7 +65,7 @@ def _of_steps(rows: Rows, first: int, last: int, path: Path, before: int, lists:
 
 
 def _lengths(lists: pa.Array) -> Array:
-    lengths: Array = pc.list_value_length(lists).fill_null(0).to_numpy().astype(np.int64)
+    lengths: Array = pc.list_value_length(lists).to_numpy().astype(np.int64)
     return lengths
 
 
@@ -117,7 +121,10 @@ class Lists(NamedTuple):
             of_step = rows.column(name).take(pa.array(row))
             if name not in self.flags:
                 return of_step
-            return pc.if_else(pa.array(step + 1 == lengths[row]), of_step, pa.scalar(0).cast(of_step.type))
+            try:
+                return pc.if_else(pa.array(step + 1 == lengths[row]), of_step, pa.scalar(0).cast(of_step.type))
+            except pa.ArrowNotImplementedError:  # of a type that holds no flags, which is an error later
+                return of_step
 
         return {name: column(name) for name in columns}
 

@@ -47,6 +47,8 @@ def test_lists_that_do_not_fit(tmp_path):
         ("values", [*rows["values"][:2], None], r"values has no list; expected \d+"),
         ("terminated", [[False, False, True], [False, True], [False, True]], "terminated has 3 items; expected 2, as"),
         ("rewards", [None, *rows["rewards"][1:]], "rewards has no list in the first row"),
+        ("rewards", [*rows["rewards"][:2], None], "rewards has no list in row 2"),
+        ("terminated", [None] * 3, "the column of terminated holds null, such as None; expected bool"),
         ("rewards", [[], [], []], "expected|no steps"),
         ("step", [0, 1, 2], r"the column of rewards holds (large_)?list"),
     ):

@@ -63,7 +63,9 @@ def flat(path: Path) -> list[Part]:
     """Return the arrays of a whole file, with the keys that follow from ``episode_ends`` if the file has it."""
     arrays = arrays_in(path)
     rows = _rows_of(arrays, path)
-    longer = ("values",) if "values" in arrays and _length(arrays["values"]) == rows + 1 else ()
+    # ``last_values`` without values, which come from elsewhere, also say that the episodes end here.
+    is_longer = "last_values" in arrays or ("values" in arrays and _length(arrays["values"]) == rows + 1)
+    longer = ("values",) if is_longer else ()
     ends = arrays["episode_ends"][:] if "episode_ends" in arrays else None
     if ends is not None and not (
         ends.dtype.kind in "iu" and ends.ndim == 1 and (np.diff(ends, prepend=0) > 0).all() and rows in ends[-1:]
@@ -278,12 +280,13 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
         way = "leave it out, and pass it as an argument" if passed else "call fastgae.gae with these arrays"
         raise ValueError(f"there is an array {name}, which fastgae.gae reads, but recorded data have none: {way}")
     has_final = "final_values" in arrays
-    if not {"rewards", "values"} <= arrays.keys() or not (has_final or "last_values" in arrays):
+    if "values" not in arrays.keys() or not (has_final or "last_values" in arrays):  # noqa: SIM118
         return arrays
     for name in ("truncated", "last_values"):
         if has_final and name not in arrays:
             raise ValueError(f"there are final_values, but no {name}")
-    values, shape = arrays["values"], arrays["rewards"].shape
+    values = arrays["values"]
+    shape = arrays.get("rewards", values).shape  # rewards may have another name
     if "next_values" in arrays or values.shape != shape or not values.shape:
         twice = "next_values" if "next_values" in arrays else f"values of shape {values.shape}"
         raise ValueError(f"there are both last_values and {twice}: keep one of them")

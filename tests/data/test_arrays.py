@@ -82,6 +82,9 @@ def test_last_values(tmp_path, grid):
         np.save(folder / f"{name}.npy", array)
     for source in (folder, f"{folder}/*.npy", [folder / "rewards.npy", folder]):
         assert_same_bits(computed(source, tmp_path / "out.parquet"), fastgae.gae(**one_env))
+    (folder / "rewards.npy").rename(folder / "r.npy")
+    got = computed(folder, tmp_path / "out.parquet", columns={"rewards": "r"})
+    assert_same_bits(got, fastgae.gae(**one_env))
     last, one_more = grid["next_values"][-1], np.concatenate([grid["values"], grid["values"][:1]])
     for more, fault in (
         ({"last_values": last[1:]}, r"last_values has shape \(6,\) and dtype float32; expected \(7,\), as values have"),

@@ -50,6 +50,13 @@ def test_rollouts_of_several_envs(tmp_path, monkeypatch):
     assert diagnosed[-1]["truncated"].tolist() == ([[False, False]] * 2 + [[False, True]]) * 2
     ended = computed(files, tmp_path / "out.arrow", gamma=1.0, gae_lambda=1.0, ends="terminated")  # for good, and there
     assert ended["advantages"].to_pylist() == [[3, 3], [2, 2], [1, 1]] * 2
+    for own, values in product(({}, {"values": 9 * ones}), (np.zeros(6), np.array([0, 0, 0, 5.0] * 2))):
+        for file in files:  # values from elsewhere may have those behind the last steps; if not, all episodes must end
+            np.savez(file, rewards=ones, **own, **behind, terminated=flags["terminated"])
+        np.save(tmp_path / "v.npy", np.stack([values, values], axis=1))
+        more = {"gamma": 1.0, "gae_lambda": 1.0, "ends": None if len(values) == 8 else "terminated"}
+        got = computed(files, tmp_path / "out.arrow", values=tmp_path / "v.npy", memory=limit(2), **more)
+        assert got["advantages"].to_pylist() == [[3, 3 + values[3]], [2, 2 + values[3]], [1, 1 + values[3]]] * 2
     for number, file in enumerate(files):  # names and steps say that the episode goes on
         keys = {"episode": [7, 7, 7], "step": np.arange(3) + 3 * number, "terminated": [0, 0, number]}
         np.savez(file, rewards=np.ones(3), values=np.zeros(3), last_values=5.0, **keys)

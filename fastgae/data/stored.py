@@ -25,7 +25,7 @@ from fastgae.data.rows import SLICE, Arrays, Batches, Part, column_of, holds_num
 from fastgae.data.tables import open_parquet
 
 # Of another length than the rewards, they are an error where they are read: left out, they would change the results.
-FLAGS = ("terminated", "truncated", "done", "terminals", "timeouts")
+READ = ("terminated", "truncated", "done", "terminals", "timeouts", "next_values", "mask")
 # Returns columns that no array holds, for the rows from one up to another.
 Keys: TypeAlias = Callable[[int, int], Mapping[str, Array]]
 
@@ -106,7 +106,7 @@ def _schema_of(items: Mapping[str, Any], rows: int, keys: Keys) -> pa.Schema:
     for name, item in items.items():
         with suppress(TypeError):
             length = _length(item)
-            is_column = length in (rows, rows + 1) or (name in FLAGS and length is not None)
+            is_column = length in (rows, rows + 1) or (name in READ and length is not None)
             fields += [(name, type_of(item))] if is_column else []
     return pa.schema(fields)
 

@@ -191,7 +191,10 @@ FAULTS = {
         lambda array: array.repeat([1] * (T - 1) + [2], 0),
         "terminated has 121 rows; expected 120",
     ),
-    "one less": ("truncated", lambda array: array[1:], "truncated has 119 rows; expected 120, for 120 rewards"),
+    **{
+        f"{name}, one less": (name, lambda array: array[1:] > 9, f"{name} has 119 rows; expected 120, for 120 rewards")
+        for name in ("truncated", "next_values", "mask")
+    },
     "length": ("values", lambda array: array[:50], "there is no column 'values' for values; there are rewards, next"),
     "axes": ("rewards", lambda array: array[:, :, None], "the column of rewards holds .*; expected float32"),
 }
@@ -199,8 +202,8 @@ FAULTS = {
 
 def test_bad_arrays(tmp_path, grid):
     for name, change, message in FAULTS.values():
-        changed = grid | {name: change(grid[name])} if change else {each: grid[each] for each in grid if each != name}
-        np.savez(tmp_path / "a.npz", **changed)
+        others = {each: grid[each] for each in grid if each != name}
+        np.savez(tmp_path / "a.npz", **others, **({name: change(grid.get(name, grid["rewards"]))} if change else {}))
         refused(message, tmp_path / "a.npz")
     np.save(tmp_path / "a.npy", np.ones(3, [("rewards", float), ("values", float)]))  # fields are no columns
     refused("there is no column 'rewards' for rewards; there are none", tmp_path / "a.npy")

@@ -280,7 +280,7 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
         way = "leave it out, and pass it as an argument" if passed else "call fastgae.gae with these arrays"
         raise ValueError(f"there is an array {name}, which fastgae.gae reads, but recorded data have none: {way}")
     has_final = "final_values" in arrays
-    if "values" not in arrays.keys() or not (has_final or "last_values" in arrays):  # noqa: SIM118
+    if "values" not in arrays or not (has_final or "last_values" in arrays):
         return arrays
     for name in ("truncated", "last_values"):
         if has_final and name not in arrays:

@@ -153,7 +153,7 @@ def flags_look_shifted(steps: Steps) -> Shift | None:
     """Return the first evidence for shifted flags, from next_values, rewards or TD errors, or None."""
     if _crowded(steps):
         return None
-    by_rewards = _shift_by_rewards(steps) or _shift_by_only_rewards(steps)
+    by_rewards = _shift_by_rewards(steps)
     if by_rewards is not None and any(_jump_at_flags(steps, by_rewards, of) for of in (steps.changes, steps.errors)):
         by_rewards = None
     return _shift_by_next_values(steps) or by_rewards or _shift_by_errors(steps)
@@ -161,7 +161,7 @@ def flags_look_shifted(steps: Steps) -> Shift | None:
 
 def rewards_look_shifted(steps: Steps) -> Shift | None:
     """Return where rewards mark other rows than the flags do, if the values jump at the flags, or None."""
-    found = None if _crowded(steps) else _shift_by_rewards(steps) or _shift_by_only_rewards(steps)
+    found = None if _crowded(steps) else _shift_by_rewards(steps)
     return found if found is not None and _jump_at_flags(steps, found, steps.changes) else None
 
 
@@ -235,7 +235,7 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
                 f"{number_of(elsewhere)} of {elsewhere.size:,} other steps" + _or_reset_rows(steps, by),
                 usable,
             )
-    return None
+    return _shift_by_only_rewards(steps)
 
 
 def _shift_by_only_rewards(steps: Steps) -> Shift | None:

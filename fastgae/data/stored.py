@@ -64,7 +64,7 @@ def flat(path: Path) -> list[Part]:
     arrays = arrays_in(path)
     rows = _rows_of(arrays, path)
     # ``last_values`` without values, which come from elsewhere, also say that the episodes end here.
-    is_longer = "last_values" in arrays or ("values" in arrays and _length(arrays["values"]) == rows + 1)
+    is_longer = _length(arrays["values"]) == rows + 1 if "values" in arrays else "last_values" in arrays
     longer = ("values",) if is_longer else ()
     ends = arrays["episode_ends"][:] if "episode_ends" in arrays else None
     if ends is not None and not (

@@ -144,6 +144,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 def _fitted(roles: dict[str, str], said: Container[str]) -> dict[str, str] | None:
     """Return roles that fit together, or None: no role twice, and ``done`` alone is both ends, unless it is said."""
+    # Beside next_done, flags that are called terminated are about observations, as in a loop after CleanRL.
     guessed = {role for name, role in roles.items() if name not in said}
     if {"terminated", "next_done"} <= guessed and not {*FLAGS, "discounts"} - {"terminated"} & {*roles.values()}:
         roles = {name: "done" if role == "terminated" else role for name, role in roles.items()}

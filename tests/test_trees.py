@@ -43,6 +43,12 @@ def test_the_flag_of_a_node_that_does_not_exist_is_not_read(backend):
         call([1, 1, 1])
 
 
+def test_lists_without_nodes_give_no_results():
+    assert fastgae.gae_tree([], [], [], None, gamma=1.0).advantages.shape == (0,)
+    with pytest.raises(ValueError, match=r"parents has shape \(0,\); expected rewards' shape, \(1,\)"):
+        fastgae.gae_tree([1.0], [0.0], [], None, gamma=1.0)
+
+
 def test_the_line_that_sorts_is_right():
     """Nodes in any order, sorted by the line of the error, are the same tree."""
     order, parents, rewards = np.array([3, 0, 4, 2, 1]), np.array([-1, 0, 1, 1, 0]), np.float32([0, 0, 1, 3, 5])

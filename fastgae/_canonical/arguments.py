@@ -93,8 +93,12 @@ def as_labels(name: str, given: Any, shape: tuple[int, ...]) -> Array:
     else:
         labels = as_array(name, given)
     numbers = f"np.arange({math.prod(shape)}){f'.reshape({shape})' * (len(shape) > 1)}"
-    alike = f"; for groups of this size, pass {numbers} // {name}"
-    check_shape(name, labels, shape, "rewards' shape", alike * isinstance(given, int))
+    alike = f"; for groups of this size, pass {numbers} // {name}" * isinstance(given, int)
+    rows = (
+        "; if a row of rewards holds the tokens of one answer, pass rewards.sum(axis=1), and if it holds the answers "
+        f"to one prompt, np.repeat({name}, {math.prod(shape[1:])}).reshape({shape})"
+    )
+    check_shape(name, labels, shape, "rewards' shape", alike or rows * (labels.shape == shape[:1]))
     return labels
 
 

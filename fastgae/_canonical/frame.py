@@ -91,7 +91,7 @@ class Frame(NamedTuple):
         shape = array.shape
         role, steps = ROLES.get(name), (self.shape, self.one_longer)
         per_env, flags = role in (Role.ENVS, Role.ENV_FLAGS, Role.MOMENTS), role is Role.STEP_FLAGS
-        if shape[-1:] == (1,) and shape[:-1] in (*steps, self.without_time):
+        if shape[-1:] == (1,) and shape[:-1] in (*steps, *(self.without_time,) * per_env):
             return f"; squeeze its last axis: {name}[..., 0]"
         if (*shape, 1) in ((self.without_time,) if per_env else steps):
             return f"; squeeze the last axis of {self.name}: {self.name}[..., 0]"
@@ -114,7 +114,7 @@ class Frame(NamedTuple):
             return f"; if these are lengths, pass {name}={fits}"
         if shape in steps:
             return f"; it has one number per step: pass one row, such as {name}[{':, ' * self.axis}-1]"
-        if shape == self.without_time:
+        if shape in (self.without_time, self.one_step):
             return "; it has one number per env, and one per step is needed"
         if shape == self.shape[self.axis : self.axis + 1] and not per_env:
             shared = f": pass {name}[{'None' if self.axis else ':, None'}]" if flags and len(self.shape) == 2 else ""

@@ -145,8 +145,11 @@ def _advice(starts: Array, total: int) -> str:
     """Return what would make boundaries of these integers."""
     if starts.sum() == total and (starts >= 0).all():
         return "; these are lengths: pass np.cumsum([0, *lengths])"
-    if starts[0] == 0 and starts[-1] <= total and (np.diff(starts) >= 0).all():
-        return f"; the end of the last sequence is missing: pass np.append(cu_seqlens, {total})"
+    if starts[0] >= 0 and starts[-1] <= total and (np.diff(starts) >= 0).all():
+        if starts[0] == 0:
+            return f"; the end of the last sequence is missing: pass np.append(cu_seqlens, {total})"
+        if starts[-1] == total:
+            return "; the start of the first sequence is missing: pass np.append(0, cu_seqlens)"
     return ""
 
 

@@ -33,7 +33,9 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     call = given._replace(
         rewards=rewards, values=values, terminated=terminated, last_values=0.0, parents=None, weights=None
     )
-    parents = as_integers("parents", given.parents, "integers, with -1 at a root")
+    is_empty = isinstance(given.parents, list) and not given.parents  # NumPy makes floats of an empty list
+    parents = np.zeros(0, np.intp) if is_empty else given.parents
+    parents = as_integers("parents", parents, "integers, with -1 at a root")
     check_shape("parents", parents, rewards.shape, frame.like)
     weights = _read_weights(given.weights, len(rewards))
     if isinstance(rewards, OnDevice):  # JAX computes it, which sees the numbers later

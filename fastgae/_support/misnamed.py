@@ -45,9 +45,11 @@ NAMES_ELSEWHERE = {
     "gae_lambda": "λ lambda_ _lambda lam lambd lamda lmb lmbda lbda lambda1 lambda_gae gae_lam gae_lmbda gae_tau "
     "gae_param trace_decay trace_decay_param tau lambda_coefficient lamb td_lambda",
     "lambda_": "λ gae_lambda lam lambd lamda lmbda lbda lambda1 tau lambda_coefficient td_lambda",
-    "groups": "group group_ids group_size num_generations uid uids prompt_ids prompt prompts",
+    "groups": "group group_ids group_size num_generations uid uids prompt_ids prompt prompts index",
+    "parents": "parent parent_id parent_idx parent_index parent_indices",
     "scale": "normalize scale_rewards norm_adv_by_std_in_grpo",
     "ddof": "correction unbiased",
+    "eps": "epsilon",
     "initial": "last_values init carry",
     "normalize": "normalise standardize standardise "
     "normalize_advantage normalize_advantages norm_adv advantage_norm average_gae whiten",

@@ -137,6 +137,7 @@ def turns_of(mask):
 def test_agile_rl_turns():
     """``_compute_gae_returns`` of AgileRL 2.58 and its ``pool_by_turns``, written out for each answer."""
     rewards, values, mask = two_spans(2)
+    rewards[~mask] = values[~mask] = np.nan
     turn_ids = turns_of(mask)
     got = recipe("turn_values", rewards=rewards, values=values, turn_ids=turn_ids)
     for n, ids in enumerate(turn_ids):

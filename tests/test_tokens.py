@@ -65,6 +65,19 @@ def scored(exists, values, scores):
     return {"rewards": np.where(last, scores, 0.0), "values": values, "mask": exists, "last_values": 0.0, "gamma": 1.0}
 
 
+def test_diagnose_sees_scores_outside_of_the_mask():
+    for seed in range(20):
+        call = answers("right padding", seed)
+        exists, scores = call["mask"], call["rewards"].sum(axis=0)
+        late = np.zeros_like(call["rewards"])
+        late[-1] = scores  # in the last place, which is in the mask where an answer fills the whole width
+        (finding,) = fastgae.diagnose(**{**call, "rewards": late})
+        missed = np.count_nonzero(exists.any(axis=0) & ~exists[-1])
+        assert (finding.detector, finding.where.total) == ("rewards_masked", missed)
+        assert not fastgae.diagnose(**{**call, "rewards": late + 0.1})  # a penalty at every token
+        assert not fastgae.diagnose(**{**call, "mask": exists & (scores < 0)})  # whole answers are left out
+
+
 def odd_answers(seed):
     """Yield correct calls that look like mistakes in the rollout of an environment."""
     rng = np.random.default_rng(seed)

@@ -26,6 +26,7 @@ DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
     "axes_swapped": flags.axes,
     "envs_shuffled": fit.envs_shuffled,
     "padding": rows.padding,
+    "rewards_masked": rows.rewards_masked,
     "flags_shifted": flags.shift,
     "flags_missing": flags.missing,
     "truncation_as_termination": flags.merged,
@@ -79,11 +80,12 @@ def diagnose(
 
     They look for: flags, or values, one step late or early; flags that are missing or inverted; time limits flagged as
     terminated; V' of another episode, of the same state, or 0 at truncated steps; no bootstrap after the last row;
-    reset rows and padding that count as steps, or steps that count as reset rows; swapped axes; values of envs in
-    another order; gamma or lambda rounded to 16 bits; numbers that are not finite, and whether a flag hides them;
-    advantages that cannot be normalised. If they find none of these, they also look for values larger than the rewards
-    can add up to, because of another gamma or of scaled or clipped rewards; whitened rewards; rewards one step late or
-    early; and limits flagged as terminated. Values that are too small may have only begun to learn.
+    reset rows and padding that count as steps, or steps that count as reset rows; rewards outside of the mask; swapped
+    axes; values of envs in another order; gamma or lambda rounded to 16 bits; numbers that are not finite, and whether
+    a flag hides them; advantages that cannot be normalised. If they find none of these, they also look for values
+    larger than the rewards can add up to, because of another gamma or of scaled or clipped rewards; whitened rewards;
+    rewards one step late or early; and limits flagged as terminated. Values that are too small may have only begun to
+    learn.
 
     The report ends with an overview: episodes and their lengths, how much of the variance of the returns the values
     explain, and the TD errors.

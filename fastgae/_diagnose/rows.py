@@ -62,6 +62,20 @@ def padding(steps: Steps) -> Iterator[Finding]:
         )
 
 
+def rewards_masked(steps: Steps) -> Iterator[Finding]:
+    """Find rewards that the mask leaves out, where no sequence has more than one."""
+    rewarded = np.isfinite(steps.rewards) & (steps.rewards != 0) & steps.unmasked.any(0)
+    outside = rewarded & ~steps.unmasked
+    if number_of(outside) >= 2 and rewarded.sum(0).max() == 1:
+        yield Finding(
+            f"{number_of(outside):,} of {number_of(rewarded):,} rewards other than 0, at most one in each sequence, "
+            "are outside of the mask",
+            steps.places(outside),
+            "a step outside of the mask does not exist, so its reward reaches no advantage",
+            "pass the reward at the last step in the mask, such as the score of an answer at its last token",
+        )
+
+
 def not_next_step(steps: Steps) -> Iterator[Finding]:
     """Find steps that ``autoreset="next_step"`` skips as reset rows."""
     rows = reset_rows_with_rewards(steps)

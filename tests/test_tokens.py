@@ -72,8 +72,11 @@ def test_diagnose_sees_scores_outside_of_the_mask():
         late = np.zeros_like(call["rewards"])
         late[-1] = scores  # in the last place, which is in the mask where an answer fills the whole width
         (finding,) = fastgae.diagnose(**{**call, "rewards": late})
-        missed = np.count_nonzero(exists.any(axis=0) & ~exists[-1])
-        assert (finding.detector, finding.where.total) == ("rewards_masked", missed)
+        missed = np.flatnonzero(exists.any(axis=0) & ~exists[-1])
+        assert (finding.detector, finding.where.total) == ("rewards_masked", len(missed))
+        for count in (1, 2):
+            few = np.where(np.isin(np.arange(late.shape[1]), missed[:count]), late, 0.0)
+            assert len(fastgae.diagnose(**{**call, "rewards": few})) == count - 1
         assert not fastgae.diagnose(**{**call, "rewards": late + 0.1})  # a penalty at every token
         assert not fastgae.diagnose(**{**call, "mask": exists & (scores < 0)})  # whole answers are left out
 

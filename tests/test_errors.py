@@ -31,6 +31,21 @@ def test_the_message_of_a_natural_mistake_says_what_to_write():
         natural.get("zzz")()
 
 
+@pytest.mark.parametrize(
+    ("boundaries", "advice"),
+    [
+        ([0, 0, 4], "; the end of the last sequence is missing: pass np.append(cu_seqlens, 9)"),
+        ([4, 4, 9], "; the start of the first sequence is missing: pass np.append(0, cu_seqlens)"),
+        ([4, 0, 5], "; these are lengths: pass np.cumsum([0, *lengths])"),
+        *((wrong, "") for wrong in ([0, 5, 3, 9], [0, 5, 12], [-1, 10], [-1, 9], [1, 5])),
+    ],
+)
+def test_boundaries_get_only_the_advice_that_mends_them(boundaries, advice):
+    with pytest.raises(ValueError, match="cu_seqlens must rise from 0") as raised:
+        natural.packed(boundaries)()
+    assert str(raised.value).endswith(f"got {boundaries}{advice}")
+
+
 def test_another_time_axis_is_advised_only_where_it_would_fit():
     """Values of shape (4, 3) fit rewards of shape (4, 3, 2) in no order of their axes."""
     with pytest.raises(ValueError, match=r"or \(5, 3, 2\) with V after the last step$"):

@@ -100,7 +100,6 @@ CALLS = [
     (call(last_values=None), "; where that step terminated an episode, the value is not read: pass 0"),
     (packed(np.array([4, 2, 3])), "these are lengths: pass np.cumsum([0, *lengths])"),
     (packed(np.array([0, 4, 6])), "pass np.append(cu_seqlens, 9)"),
-    (packed(np.array([4, 6, 9])), "the start of the first sequence is missing: pass np.append(0, cu_seqlens)"),
     (packed(np.array([0, 4, 6]), SHAPE), "gae takes a padded batch, with mask and time_axis=1"),
     (packed([0, 1, 9], last_values=np.ones(4)), "expected one number, or one per sequence, (2,)"),
     (packed([0, 1, 9], gae_lambda=np.ones(2)), "one number, one per step, (9,), or one per sequence, (2, 1)"),

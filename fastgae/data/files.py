@@ -52,7 +52,13 @@ SUFFIXES |= dict.fromkeys((".arrow", ".feather", ".ipc"), ARROW) | dict.fromkeys
 SUFFIXES |= dict.fromkeys((".json", ".jsonl", ".ndjson"), JSON)
 # The name of an .npy file is the name of its array, so such a file needs its suffix; text begins in any way.
 STARTS = {b"PAR1": PARQUET, b"ARROW1": ARROW, b"\xff" * 4: STREAM, b"\x89HDF\r\n\x1a\n": HDF5, b"PK\x03\x04": ZIP}
-COMPRESSED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "Zstandard"}
+COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+    b"BZh": "bzip2",
+    b'\x04"M\x18': "LZ4",
+}
 STARTS |= COMPRESSED
 
 
@@ -192,7 +198,7 @@ def data_files(source: Path) -> list[Path]:
             looked_at = kind in (None, CSV, JSON) and path.is_file()
             kind = (_by_content(path) if looked_at else None) or kind
             # Beside a.csv, b.csv.gz would be left out without a word.
-            kinds[path] = by_suffix(path.with_suffix("")) if kind in COMPRESSED.values() else kind
+            kinds[path] = by_suffix(path.with_suffix("")) if kind in (*COMPRESSED.values(), ZIP) else kind
     found = [[path for path, kind in kinds.items() if kind in group] for group in GROUPS]
     if found[0] and found[1]:
         raise DataError(f"{source} holds {found[0][0].name} and {found[1][0].name}: pass files of one kind")
@@ -283,7 +289,9 @@ def kind_of(path: Path) -> str:
     """Return the kind of a file. The suffix decides only if the file is damaged: its reader says what is wrong."""
     kind = (log_of(path) if path.is_dir() else None) or _by_content(path) or by_suffix(path)
     if kind == ZIP:
-        raise DataError(f"{path} is a zip archive, but not of NumPy's arrays: write them with numpy.savez")
+        raise DataError(
+            f"{path} is a zip archive, but not of NumPy's arrays: write them with numpy.savez, or decompress text"
+        )
     if kind in COMPRESSED.values():
         raise DataError(f"{path} is compressed with {kind}: decompress it first")
     if kind is None:

@@ -1,5 +1,6 @@
 """Which files a path stands for: by content, not by suffix; no hidden ones; none of a table that has deleted rows."""
 
+import bz2
 import gzip
 import os
 import sys
@@ -65,10 +66,12 @@ def test_files_of_no_known_kind(tmp_path, few):
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     stream = write(few.table(), tmp_path / "a.stream", 60).rename(tmp_path / "stream.arrow")
     stream.write_bytes(stream.read_bytes()[:-8])  # as a killed writer leaves it: whole batches, and no end
-    for folder in ("folder", "tables", "empty", "saved", "text"):
+    packed = {"gz": gzip.compress(b"rewards"), "bz2": bz2.compress(b"rewards"), "lz4": b'\x04"M\x18', "zip": b"PK\3\4"}
+    for folder in ("folder", "tables", "empty", "saved", *packed):
         (tmp_path / folder).mkdir()
-    (tmp_path / "text" / "a.csv").write_text("rewards,values\n0,1\n")
-    (tmp_path / "text" / "b.csv.gz").write_bytes(gzip.compress(b"rewards,values\n0,1\n"))
+    for suffix, content in packed.items():
+        (tmp_path / suffix / "a.csv").write_text("rewards,values\n0,1\n")
+        (tmp_path / suffix / f"b.csv.{suffix}").write_bytes(content)
     (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     os.mkfifo(tmp_path / "folder" / "e.parquet")
     (tmp_path / "tables" / "info.json").write_text("{}")
@@ -80,7 +83,10 @@ def test_files_of_no_known_kind(tmp_path, few):
         ("d.parquet", "values", r"d\.parquet is not a file"),
         ("folder", "values", r"e\.parquet is not a file"),
         ("empty", "values", "empty holds no file of a known format"),
-        ("text", "values", r"b\.csv\.gz is compressed with gzip: decompress it first"),
+        ("gz", "values", r"b\.csv\.gz is compressed with gzip: decompress it first"),
+        ("bz2", "values", r"b\.csv\.bz2 is compressed with bzip2: decompress it first"),
+        ("lz4", "values", r"b\.csv\.lz4 is compressed with LZ4: decompress it first"),
+        ("zip", "values", r"b\.csv\.zip is a zip archive, but not of NumPy's arrays: .* or decompress text"),
         ("saved", "values", "saved holds the splits train, test: pass the folder of one"),
         ("nothing.parquet", "values", r"nothing\.parquet' does not exist"),
         ("broken.parquet", "values", r"broken\.parquet cannot be read"),

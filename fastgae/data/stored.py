@@ -19,13 +19,15 @@ from numpy.lib.format import read_array
 from fastgae._call import Array
 from fastgae._support.archive import NUMBERS, check_kind, checked_header, header_in, mapped_npy, named_members
 from fastgae._support.memory import usable_memory
+from fastgae._support.misnamed import COLUMN_ROLES
 from fastgae.data.errors import DataError, brought_by, is_remote, reading
 from fastgae.data.files import HDF5, NPZ, kind_of, npy_files, opened_binary, version_of
 from fastgae.data.rows import SLICE, Arrays, Batches, Part, column_of, holds_numbers
 from fastgae.data.tables import open_parquet
 
 # Of another length than the rewards, they are an error where they are read: left out, they would change the results.
-READ = ("terminated", "truncated", "done", "terminals", "timeouts", "next_values", "mask")
+READ = (*COLUMN_ROLES, "terminals", "timeouts")
+KEYS = ("env", "episode", "step")  # which rows of several envs have not
 # Returns columns that no array holds, for the rows from one up to another.
 Keys: TypeAlias = Callable[[int, int], Mapping[str, Array]]
 
@@ -103,10 +105,12 @@ def _parts(path: Path, groups: Mapping[str, Keys], longer: Collection[str]) -> l
 def _schema_of(items: Mapping[str, Any], rows: int, keys: Keys) -> pa.Schema:
     """Return the columns of a group that hold numbers; those of all other groups have the same types."""
     fields = [(name, pa.array(key).type) for name, key in keys(0, 1).items()]
+    in_envs = "rewards" in items and len(items["rewards"].shape) > 1
+    read = {*READ} - ({*KEYS} if in_envs else {*keys(0, 1)})
     for name, item in items.items():
         with suppress(TypeError):
             length = _length(item)
-            is_column = length in (rows, rows + 1) or (name in READ and length is not None)
+            is_column = length in (rows, rows + 1) or (name in read and length is not None)
             fields += [(name, type_of(item))] if is_column else []
     return pa.schema(fields)
 

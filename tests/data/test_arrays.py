@@ -195,7 +195,7 @@ FAULTS = {
         f"{name}, one less": (name, lambda array: array[1:] > 9, f"{name} has 119 rows; expected 120, for 120 rewards")
         for name in ("truncated", "next_values", "mask")
     },
-    "length": ("values", lambda array: array[:50], "there is no column 'values' for values; there are rewards, next"),
+    "length": ("values", lambda array: array[:50], "values has 50 rows; expected 120, for 120 rewards"),
     "axes": ("rewards", lambda array: array[:, :, None], "the column of rewards holds .*; expected float32"),
 }
 
@@ -205,5 +205,10 @@ def test_bad_arrays(tmp_path, grid):
         others = {each: grid[each] for each in grid if each != name}
         np.savez(tmp_path / "a.npz", **others, **({name: change(grid.get(name, grid["rewards"]))} if change else {}))
         refused(message, tmp_path / "a.npz")
+    for name in ("env", "episode", "step"):  # names of rows, which only rows of one env have
+        np.savez(tmp_path / "a.npz", **{each: array[:, 0] for each, array in grid.items()}, **{name: np.arange(N)})
+        refused(f"{name} has {N} rows; expected {T}, for {T} rewards", tmp_path / "a.npz")
+        np.savez(tmp_path / "a.npz", **grid, **{name: np.arange(N)})
+        computed(tmp_path / "a.npz", tmp_path / "out.arrow")
     np.save(tmp_path / "a.npy", np.ones(3, [("rewards", float), ("values", float)]))  # fields are no columns
     refused("there is no column 'rewards' for rewards; there are none", tmp_path / "a.npy")

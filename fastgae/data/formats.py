@@ -164,8 +164,8 @@ LEROBOT = Format(
     "lerobot",
     _named("episode=episode_index step=frame_index rewards=next.reward values next_values")
     | _named("done=next.done truncated=next.truncated"),
-    lambda source: source / "meta" / "advantages.parquet",
-    files=lambda source: data_files(source / "data" if source.is_dir() else source),
+    lambda source: source / "meta" / "advantages.parquet" if (source / "data").is_dir() else beside(source),
+    files=lambda source: data_files(source / "data" if (source / "data").is_dir() else source),
     check=check_lerobot,
 )
 MINARI = Format(

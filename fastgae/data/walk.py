@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from fastgae._call import Array
 from fastgae.data.columns import Episodes
-from fastgae.data.errors import DataError, argument
+from fastgae.data.errors import DataError, argument, column_argument
 from fastgae.data.formats import NAMING
 from fastgae.data.labels import LABEL, Part, are_above, items_in, thresholds_of
 from fastgae.data.plan import Plan
@@ -86,6 +86,8 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
                 return plan.named(fault, table, first)
             if plan.is_by_name:
                 _check_files(plan, table, first, last, done.following)
+            if {"file", "episode", "step"} <= plan.columns.of_role.keys():
+                _check_cuts(steps, done.following)
             if done.following is None and steps.values is not None:
                 diagnosis = diagnosis_of(steps, last, plan.how, partial(plan.numbers, table, first))
                 done = done._replace(diagnosis=diagnosis, findings=[finding.what for finding in diagnosis])
@@ -128,6 +130,24 @@ def _check_files(plan: Plan, table: pa.Table, first: int, last: Array, following
             f"{path} goes on with the same episode, or with another one of the same name: name a column of step; or, "
             f"if every file counts its episodes from 0, pass {argument('episode_is', 'file')}",
         )
+
+
+def _check_cuts(steps: RecordedSteps, following: Following | None) -> None:
+    """Raise if the next file goes on with an episode, whose name is another one there only because of the file."""
+    assert steps.step is not None
+    rises = steps.changes & (steps.step[1:] == steps.step[:-1] + 1)
+    each = ((row, steps.name(row + 1), int(steps.step[row + 1])) for row in np.flatnonzero(rises).tolist())
+    end = [] if following is None else [(len(steps.step) - 1, following.name, following.step)]
+    for row, (file, *after), step in chain(each, end):
+        before, *name = steps.name(row)
+        is_cut = file != before and after == name and step == int(steps.step[row]) + 1
+        if is_cut and not (steps.terminated[row] or steps.truncated[row]):
+            raise RowError(
+                row,
+                f"{file} goes on with step {step} of the same episode, so let no file be a part of its name; or, if "
+                "several datasets have episodes of the same names, name their folders like run=0, and pass "
+                f"{column_argument('env', 'run')}",
+            )
 
 
 def thresholds(plan: Plan, rows: Rows, state: State, show: Show) -> dict[Any, float]:

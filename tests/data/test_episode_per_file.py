@@ -8,7 +8,7 @@ import pyarrow as pa
 import fastgae
 from fastgae.data import compute
 
-from .recorded import ROLES, computed, limit, read, refused, write
+from .recorded import ROLES, computed, limit, names, read, refused, write
 
 BY_FILE = {"episode_is": "file"}
 
@@ -62,6 +62,26 @@ def test_rollouts_of_several_envs(tmp_path, monkeypatch):
         np.savez(file, rewards=np.ones(3), values=np.zeros(3), last_values=5.0, **keys)
     got = computed(files, tmp_path / "out.arrow", gamma=1.0, gae_lambda=1.0)
     assert got["advantages"].to_pylist() == [6, 5, 4, 3, 2, 1]
+
+
+def test_an_episode_that_goes_on_in_the_next_file(tmp_path):
+    """It would be cut; but folders may name datasets whose episodes have the same names."""
+    table = pa.table({"episode_index": [0, 0, 0, 0], "frame_index": [0, 1, 2, 3], "next.reward": [1.0] * 4})
+    how = {"format": "lerobot", "ends": "terminated", "estimator": "discounted_returns", "gamma": 1.0}
+    runs = [tmp_path / f"run={number}" for number in range(2)]
+    for run in runs:
+        (run / "data").mkdir(parents=True)
+        for first in (0, 2):
+            write(table[first : first + 2], run / "data" / f"{first}.parquet", 2)
+    message = r"step 1, row 1: run=./data/2.parquet goes on with step 2 of the same .*columns={'env': 'run'}"
+    for memory in (limit(1), limit(2), "1GB"):
+        refused(message, runs, tmp_path / "out.parquet", memory=memory, **how, **BY_FILE)
+    for memory in (limit(1), "1GB"):
+        got = computed(runs, tmp_path / "out.parquet", memory=memory, columns={"env": "run"}, **how)
+        assert got["returns"].to_pylist() == [4, 3, 2, 1] * 2
+    for source in (runs[0] / "data", runs[0] / "data" / "0.parquet"):  # where there is no folder meta
+        compute(source, progress=False, **how)
+    assert names(runs[0]) == ["data", "data.advantages.parquet"]
 
 
 def test_what_cannot_be(tmp_path, recorded):

@@ -103,7 +103,10 @@ class Values:
         file.unlink(missing_ok=True)
         if not self._copied(file, keys, advance):
             if len(self.ends):
-                raise DataError(f"{self.path} has other rows than the source, in {' or '.join(keys)}")
+                raise DataError(
+                    f"{self.path} has other rows than the source, in {' or '.join(keys)}, or has them in another "
+                    "order, in which values of the states behind episodes cannot be found: sort it"
+                )
             numbers = new_array(file, dtype, shape)
             joined(self._rows, self._table, self.path, columns, NAME, numbers, database, advance)
         mapped = partial(np.memmap, file, dtype, "r", shape=shape)

@@ -60,7 +60,8 @@ class Success(NamedTuple):
         if wrong.any():
             check_none(wrong, f"the column of success holds {succeeded[wrong][0]:g}; expected 0 or 1")
         ends = np.where(succeeded != 0, 0.0, -self.failure)
-        return np.where(last, ends, self.step).astype(np.float32)
+        rewards: Array = np.where(last, ends, self.step)
+        return rewards
 
 
 class RecordedSteps(NamedTuple):
@@ -113,7 +114,11 @@ def compute_run(
 
 def checked_rows(steps: RecordedSteps, last: Array, how: How) -> Rows:
     """Return the rows as one env."""
-    rewards = steps.rewards if steps.success is None else steps.success.rewards(steps.rewards, last)
+    rewards = steps.rewards
+    if steps.success is not None:  # in the dtype of the values, which is that of the results, or float32 without values
+        others = (steps.values, steps.next_values, steps.final_values)
+        kind = np.result_type(np.float32, *(array.dtype for array in others if array is not None))
+        rewards = steps.success.rewards(rewards, last).astype(kind)
     check_finite("rewards", rewards)
     if steps.values is not None:
         check_finite("values", steps.values)

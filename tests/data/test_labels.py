@@ -35,6 +35,7 @@ def test_success_is_read_in_the_last_row_alone():
     table = pa.table({"episode": [0, 0, 1, 1], "ok": pa.array([None, 1.0, 7.0, 0.0]), "values": np.zeros(4)})
     how = {"ends": "terminated", "gamma": 1.0, "gae_lambda": 1.0, "progress": False}
     assert compute(table, rewards="ok:-1:10", **how)["advantages"].to_pylist() == [-1, 0, -11, -10]
+    assert compute(table, rewards="ok:-0.1:0.2", **how)["returns"].to_pylist() == [-0.1, 0, -0.1 - 0.2, -0.2]  # float64
     lists = pa.table({"ok": [[number == 1] * length for number, length in enumerate([3, 1, 2])]})
     results = compute(lists, rewards="ok:-1:10", estimator="discounted_returns", ends="terminated", gamma=1.0)
     assert results["returns"].to_pylist() == [-12, -11, -10, 0, -11, -10]

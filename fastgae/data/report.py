@@ -105,7 +105,7 @@ class Report:
                 if number is not None
             ),
             "explained variance": explained,
-            "diagnose": "\n".join(self.findings) or f"found nothing in a sample of {min(SAMPLE, self.steps):,} steps",
+            "diagnose": "\n".join(self.findings) or "found nothing in a sample of the last steps",
         }
         rows = {
             "file": self.file,

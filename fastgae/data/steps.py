@@ -166,17 +166,22 @@ def disorder(steps: RecordedSteps, last: Array, following: Following | None) -> 
         wrong |= (after <= before) & ~steps.changes[jumps]
     if wrong.any():
         at = int(np.argmax(wrong))
-        return RowError(int(jumps[at]), _followed(int(before[at]), int(after[at])))
+        return RowError(int(jumps[at]), _followed(int(before[at]), int(after[at]), steps.restarts))
     if following is None or following.name != steps.name(len(last) - 1) or following.step is None:
         return None
     end = int(steps.step[-1])
     if (following.step != end + 1 and not last[-1]) or (following.step <= end and not steps.restarts):
-        return RowError(len(last) - 1, _followed(end, following.step))
+        return RowError(len(last) - 1, _followed(end, following.step, steps.restarts))
     return None
 
 
-def _followed(step: int, following: int) -> str:
-    if following > step:
+def _followed(step: int, following: int, has_no_names: bool) -> str:
+    if has_no_names and following <= step:
+        way = (
+            f"name a column of episode, by {column_argument('episode')}; or, if flags end episodes, and rows of an env "
+        )
+        way += f"are in the order of time, let no column be the step: {column_argument('step', None)}"
+    elif following > step:
         way = f"if steps were dropped on purpose, let no column be the step: {column_argument('step', None)}"
     else:
         of_files = f"{column_argument('file')}, or, where compute reads the files, {argument('episode_is', 'file')}"

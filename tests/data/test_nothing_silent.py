@@ -164,6 +164,9 @@ def test_ways_out(tmp_path, capsys):
     dropped = rows(episode=[0] * 3, step=[0, 1, 3])
     refused(r"step 1 is followed by step 3: .*no column be the step: columns=.*None}", dropped, **ENDS)
     assert len(compute(dropped, columns={"step": None}, **ENDS)) == 3
+    in_turn = rows(env=[0, 1] * 3, step=[0, 0, 1, 1, 0, 0], terminated=[False] * 2 + [True] * 4)
+    refused("step 0 is followed by step 0: name a column of episode, .*no column be the step: columns=.*None}", in_turn)
+    assert compute(in_turn, columns={"step": None}, **ONES)["advantages"].to_pylist() == [2, 2, 1, 1, 1, 1]
     refused(r"such as columns={'done': 'dones'}", rows(episode=[0], dones=[True]))
     swapped = r"unknown role reward; .*do you mean columns={'rewards': 'reward'}\?"
     refused(swapped, rows(reward=[0]), columns={"reward": "rewards"}, error=ValueError, **ENDS)

@@ -13,7 +13,7 @@ from fastgae._support.misnamed import COLUMN_ROLES, NAMES_ELSEWHERE, OTHER_FLAGS
 from fastgae.data.errors import DataError, argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, How
 from fastgae.data.formats import NAMING, Format
-from fastgae.data.rows import arrays_of, cast, checked_text, whole
+from fastgae.data.rows import arrays_of, cast, checked_text, is_list, whole
 from fastgae.data.steps import Following, Name, RecordedSteps, RowError, Success, check_none, disorder
 
 KEYS = (*NAMING, "step")
@@ -109,10 +109,11 @@ def chosen_columns(
         if role in given and given[role] is None:
             raise DataError(f"{column_argument(role, None)} leaves {role} out, which {how.estimator} needs")
         if role not in found:
-            raise DataError(
-                f"there is no column {known.columns[role]!r} for {role}; there are {', '.join(present) or 'none'}: "
-                f"pass {column_argument(role, *_elsewhere(role, present))}{', or a critic' if role == 'values' else ''}"
-            )
+            way = f"pass {column_argument(role, *_elsewhere(role, present))}{', or a critic' * (role == 'values')}"
+            if role == "rewards" and (fields := [field.name for field in schema if _has_fields(field.type)]):
+                way += f"; if they are a field of {' or '.join(fields)}, make a column of each of its fields"
+            there = ", ".join(present) or "none"
+            raise DataError(f"there is no column {known.columns[role]!r} for {role}; there are {there}: {way}")
     for role, name in found.items():
         if present.count(name) > 1:
             raise DataError(f"there are {present.count(name)} columns {name!r} for {role}; expected one")
@@ -270,6 +271,10 @@ def numbers_in(role: str, column: pa.ChunkedArray) -> Array:
         raise DataError(fault)
     array: Array = arrays_of(_whole(role, column))
     return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _has_fields(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind) or (is_list(kind) and pa.types.is_struct(kind.value_type)))
 
 
 def in_envs(kind: pa.DataType) -> bool:

@@ -53,5 +53,8 @@ def test_lists_that_do_not_fit(tmp_path):
         ("step", [0, 1, 2], r"the column of rewards holds (large_)?list"),
     ):
         refused(message, pa.table({**rows, name: wrong}))
+    steps = [{"reward": 1.0, "is_last": True}]  # as RLDS has them
+    for column in ([steps], steps):
+        refused("for rewards; .* if they are a field of steps, make a column of each", pa.table({"steps": column}))
     unknown = pa.table({**rows, "values": [[0.0] * 2, [0.0], [np.nan]]})
     refused("row 3: values is NaN", write(unknown, tmp_path / "a.parquet", 1))  # the number of the step in its file

@@ -79,6 +79,14 @@ def test_an_episode_that_goes_on_in_the_next_file(tmp_path):
     for memory in (limit(1), "1GB"):
         got = computed(runs, tmp_path / "out.parquet", memory=memory, columns={"env": "run"}, **how)
         assert got["returns"].to_pylist() == [4, 3, 2, 1] * 2
+    files = [tmp_path / "0.arrow", tmp_path / "1.arrow"]
+    for episode, step, flag in ((7, 2, "mask"), (0, 0, "mask"), (0, 2, "terminated"), (0, 2, "truncated")):
+        for file, (name, first) in zip(files, ((0, 0), (episode, step)), strict=True):
+            keys = {"episode": [name] * 2, "step": [first, first + 1]}
+            write(pa.table({**keys, "rewards": [1.0] * 2, flag: [flag == "mask", True]}), file, 2)
+        for memory in (limit(2), "1GB"):  # another name, another step, or a flag: the episode has ended
+            more = {**how, "format": "table", "memory": memory, **BY_FILE}
+            assert computed(files, tmp_path / "out.parquet", **more)["returns"].to_pylist() == [2, 1] * 2
     for source in (runs[0] / "data", runs[0] / "data" / "0.parquet"):  # where there is no folder meta
         compute(source, progress=False, **how)
     assert names(runs[0]) == ["data", "data.advantages.parquet"]

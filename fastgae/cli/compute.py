@@ -66,8 +66,8 @@ def loaded(critic: tuple[str, str]) -> Any:
 
 
 # The options that say how recorded data are read, and what they are where they are not given.
-DEFAULTS: dict[str, Any] = dict.fromkeys(("episode", "critic", "ends", "rewards"))
-DEFAULTS |= {"format": "auto", "column": [], "values": "values"}
+DEFAULTS: dict[str, Any] = dict.fromkeys(("episode_is", "critic", "ends", "rewards"))
+DEFAULTS |= {"format": "auto", "columns": [], "values": "values"}
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -76,10 +76,11 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     add("source", nargs="+", metavar="SOURCE", help="files, folders or patterns")
     add("--format", metavar="NAME", help="the format of the data (default: found from the files)")
     about = "which column has a role, such as rewards or episode; ROLE= if none has it"
-    add("--column", action="append", type=column, metavar="ROLE=NAME", help=about)
+    add("--column", dest="columns", action="append", type=column, metavar="ROLE=NAME", help=about)
     of_values = parser.add_mutually_exclusive_group().add_argument
     of_values("--values", metavar="COLUMN|FILE", help="the column or the file of V (default: the format's column)")
-    add("--episode", choices=("file",), help="the file, with the folders around it, is a part of an episode's name")
+    about = "the file, with the folders around it, is a part of an episode's name"
+    add("--episode", dest="episode_is", choices=("file",), help=about)
     about = "in place of --values: a function of batches of rows, or a fastgae.data.Critic, in a Python module"
     of_values("--critic", type=critic, metavar="MODULE:NAME", help=about)
     add("--ends", choices=("terminated",), help="every episode ends for good, whatever its flags say")
@@ -92,19 +93,13 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 def of_source(args: argparse.Namespace) -> dict[str, Any]:
     """Return these options as the arguments of functions of ``fastgae.data``."""
-    roles = [role for role, _ in args.column]
+    roles = [role for role, _ in args.columns]
     for role in roles:
         if roles.count(role) > 1:
             raise CommandError(f"--column {role}=NAME is given {roles.count(role)} times: pass it once", exit_code=2)
-    return {
-        "format": args.format,
-        "columns": dict(args.column),
-        "ends": args.ends,
-        "episode_is": args.episode,
-        "values": args.values if args.critic is None else loaded(args.critic),
-        "rewards": args.rewards,
-        "memory": args.memory,
-    }
+    values = args.values if args.critic is None else loaded(args.critic)
+    given = {name: getattr(args, name) for name in ("format", "ends", "episode_is", "rewards", "memory")}
+    return {**given, "columns": dict(args.columns), "values": values}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
         from fastgae.data import compute
         from fastgae.data.errors import on_the_command_line
 
-        # An option has the name of the argument for which it is, but for those that of_source returns.
+        # An option has the name of the argument for which it is.
         given = {**vars(args), **of_source(args), "progress": not args.quiet}
         names = given.keys() & inspect.signature(compute).parameters
         with on_the_command_line():

@@ -116,7 +116,7 @@ class Rows:
         inside = [name for name in columns if name not in self.made]
         if columns and not inside:
             for first in range(start, stop, most):
-                yield self._completed({}, first, min(most, stop - first), kinds)
+                yield self._completed(None, first, min(most, stop - first), kinds)
             return
         for number in range(self._part_of(start), int(np.searchsorted(self.firsts, stop))):
             part, row = self.parts[number], int(self.firsts[number])
@@ -126,8 +126,7 @@ class Rows:
                 if first < end:
                     own = batch.slice(first - row, end - first)
                     with reading(part.path):
-                        stored = dict(zip(own.schema.names, own.columns, strict=True))
-                        found = self._completed(stored, first, len(own), kinds)
+                        found = self._completed(own, first, len(own), kinds)
                     yield found
                 row += batch.num_rows
                 if row >= last:
@@ -143,13 +142,14 @@ class Rows:
         for first, table in zip(range(0, self.count, size), tables, strict=False):
             yield slice(first, min(first + size, self.count)), table
 
-    def _completed(self, found: Mapping[str, pa.Array], first: int, rows: int, kinds: pa.Schema) -> pa.RecordBatch:
+    def _completed(self, found: pa.RecordBatch | None, first: int, rows: int, kinds: pa.Schema) -> pa.RecordBatch:
         """Return rows in other types, with the columns that are made."""
+        stored = {} if found is None else dict(zip(found.schema.names, found.columns, strict=True))
 
         def column(field: pa.Field) -> pa.Array:
             if field.name in self.made:
                 return self.made[field.name](first, first + rows)
-            return cast(found[field.name], field.type) if field.name in found else pa.nulls(rows, field.type)
+            return cast(stored[field.name], field.type) if field.name in stored else pa.nulls(rows, field.type)
 
         return pa.RecordBatch.from_arrays(list(map(column, kinds)), schema=kinds)
 
@@ -166,8 +166,7 @@ class Rows:
         """Return columns of the states behind some rows."""
         kinds = pa.schema([self.schema.field(name) for name in columns])
         parts = (self.parts[self._part_of(row)] for row in rows)
-        found = (part.state(columns).to_batches()[0].columns for part in parts if part.state)
-        states = (dict(zip(columns, state, strict=True)) for state in found)
+        states = (part.state(columns).to_batches()[0] for part in parts if part.state)
         return pa.Table.from_batches(self._completed(state, 0, 1, kinds) for state in states)
 
     def backwards(

@@ -191,13 +191,11 @@ def _followed(step: int, following: int, has_no_names: bool) -> str:
 
 def _jumps(step: Array) -> Array:
     """Return the rows whose step does not rise by one to the next. They are few, and a block stays in the cache."""
-    found, end = [], np.iinfo(step.dtype).max
+    found = []
     for first in range(0, len(step), BLOCK):
         after = step[first + 1 : first + BLOCK + 1]
         before = step[first : first + len(after)]
-        jumps = before + 1 != after
-        if before.max(initial=0) == end:  # one more wraps around, from 255 to 0
-            jumps |= before == end
+        jumps = (before + 1 != after) | (after <= before)  # of 8 bits, 255 and one more is 0
         found.append(first + np.flatnonzero(jumps))
     return np.concatenate(found)
 

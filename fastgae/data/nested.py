@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from fastgae._call import Array
 from fastgae.data.errors import DataError, naming, reading
-from fastgae.data.rows import Batches, Made, Part, Rows, is_list
+from fastgae.data.rows import Batches, Made, Part, Rows, axes_of, is_list
 
 FLAGS = ("terminated", "truncated", "done")
 OF_STEPS = (*FLAGS, "mask", "next_values")  # roles whose lists have no item of the state behind the last step
@@ -75,7 +75,7 @@ class Lists(NamedTuple):
     rewards: str
     lists: Sequence[str]  # with an item for each step, or one item more
     longer: Mapping[str, str]  # the column of the next states -> the list with one item more
-    flags: Sequence[str]  # those that are no lists are of the whole episode, and belong to its last step
+    flags: Mapping[str, str]  # role -> column; those that are no lists are of the whole episode: of its last step
     made: Mapping[str, str]  # the columns of the roles "episode" and "step", if the rows have none
     schema: pa.Schema = pa.schema([])  # of the steps
 
@@ -90,7 +90,7 @@ class Lists(NamedTuple):
         lists = [name for name, length in lengths.items() if name in known or length in (steps, steps + 1)]
         of_states = [name for name in lists if lengths[name] == steps + 1 and known.get(name) not in OF_STEPS]
         longer = {f"next_{known.get(name, name)}": name for name in of_states}
-        flags = [name for name in names if known.get(name) in FLAGS]
+        flags = {role: roles[role] for role in FLAGS if roles.get(role) in names}
         made = {name: role for name, role in known.items() if role in ("episode", "step") and name not in names}
         episodes = cls(roles["rewards"], lists, longer, flags, made)
         columns = episodes.steps(row, 0, list(dict.fromkeys([*made, *names, *longer])))
@@ -99,7 +99,8 @@ class Lists(NamedTuple):
     def stored(self, columns: Sequence[str]) -> list[str]:
         """Return the columns of the rows from which columns of the steps are made."""
         found = (self.longer.get(column, column) for column in columns if column not in self.made)
-        return list(dict.fromkeys([self.rewards, *found]))
+        flags = self.flags.values() if self.longer.keys() & {*columns} else ()
+        return list(dict.fromkeys([self.rewards, *found, *flags]))
 
     def steps(self, rows: pa.RecordBatch, number: int, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Return columns of the steps of rows; ``number``: of the first row in the source."""
@@ -113,13 +114,18 @@ class Lists(NamedTuple):
             if name in self.made:
                 return pa.array(row + number if self.made[name] == "episode" else step)
             if name not in rows.schema.names:
-                return items(self.longer[name], lengths + 1, last - lengths)
+                following = items(self.longer[name], lengths + 1, last - lengths)
+                if not (unknown := self._limits(rows) & (step + 1 < lengths[row])).any():
+                    return following
+                following = following.take(pa.array(np.arange(len(row)), mask=unknown))
+                is_read = name == "next_values" and pa.types.is_floating(following.type)  # and NaN only if it is used
+                return following.fill_null(np.nan) if is_read else following
             if name in self.longer.values():
                 return items(name, lengths + 1, last)
             if name in self.lists:
                 return items(name, lengths, [])
             of_step = rows.column(name).take(pa.array(row))
-            if name not in self.flags:
+            if name not in self.flags.values():
                 return of_step
             try:
                 return pc.if_else(pa.array(step + 1 == lengths[row]), of_step, pa.scalar(0).cast(of_step.type))
@@ -127,6 +133,20 @@ class Lists(NamedTuple):
                 return of_step
 
         return {name: column(name) for name in columns}
+
+    def _limits(self, rows: pa.RecordBatch) -> Array:
+        """Return True where the flags of steps say that a limit ended an episode: the next item is of another one."""
+        lengths = _lengths(rows.column(self.rewards))
+
+        def are_set(role: str) -> Array:
+            if (name := self.flags.get(role, "")) not in self.lists:
+                return np.zeros(lengths.sum(), bool)
+            flags = self._items(rows, name, lengths, [])
+            flags = flags if axes_of(flags.type) == 0 else pa.nulls(len(flags))  # of a type that is an error later
+            return np.asarray(flags.cast(pa.bool_()).fill_null(False))
+
+        limits = are_set("truncated")
+        return limits | (are_set("done") & ~are_set("terminated")) if "terminated" in self.flags else limits
 
     def _items(self, rows: pa.RecordBatch, name: str, expected: Array, without: Any) -> pa.Array:
         """Return the items of lists, whose lengths must be these, without some of the items."""

@@ -39,6 +39,25 @@ def test_flags_of_whole_episodes():
     assert_same_bits(got, fastgae.gae(rewards, values, ended, cut, next_values=next_values))
 
 
+def test_a_limit_in_the_middle_of_a_list():
+    """The item after it is of another episode, so there is no value of the state after it."""
+    states, cut = np.array([0.0, 1.0, 100.0, 2.0, 7.0]), [False, True, False, True]
+    rows = {"rewards": [np.ones(4)], "terminated": [[True, False, False, False]]}
+    of_critic = {"values": lambda batch: batch["observations"], "gamma": 0.9}
+    for flags in ({"truncated": [cut]}, {"done": [[True, *cut[1:]]]}, {"truncated": [np.array(cut, np.float32)]}):
+        refused("step 1, row 1: next_values is NaN", pa.table({**rows, **flags, "values": [states]}))
+        refused("row is missing", pa.table({**rows, **flags, "observations": [states]}), **of_critic)
+        ended = compute(pa.table({**rows, **flags, "values": [states]}), ends="terminated", gamma=0.9, progress=False)
+        assert_same_bits(ended, fastgae.gae(np.ones(4), states[:-1], [1, 1, 0, 1], last_values=0.0, gamma=0.9))
+    refused("truncated holds", pa.table({**rows, "truncated": [["no", "yes", "no", "yes"]], "values": [states]}))
+    refused("truncated is missing", pa.table({**rows, "truncated": [[False, None, False, True]], "values": [states]}))
+    ends = {"terminated": [[False, True, False, False]], "truncated": [[False] * 3 + [True]], "values": [states]}
+    got = compute(pa.table({**rows, **ends}), gamma=0.9, progress=False)
+    assert_same_bits(
+        got, fastgae.gae(np.ones(4), states[:-1], [0, 1, 0, 0], [0, 0, 0, 1], next_values=states[1:], gamma=0.9)
+    )
+
+
 def test_lists_that_do_not_fit(tmp_path):
     rows = {"rewards": [[1.0, 2.0], [3.0], [4.0]], "values": [[0.0] * 3, [0.0] * 2, [0.0] * 2]}
     rows |= {"terminated": [True, True, True]}

@@ -32,13 +32,16 @@ def thresholds_of(parts: Callable[[], Iterable[Part]], quantile: float) -> dict[
     # 0.7 means 7/10, and not the nearest float.
     ranks = np.array([ceil(Fraction(repr(quantile)) * count) for count in counts.tolist()])
     integer = np.dtype(f"u{dtype.itemsize}")
+    sign = integer.type(1 << (8 * dtype.itemsize - 1))
     digit = min(16, max(1, (MOST_TALLIES // max(len(counts), 1)).bit_length() - 1))  # bits of one pass
     found = np.zeros(len(counts), integer)
     for shift in reversed(range(0, 8 * dtype.itemsize, digit)):
         tallies: Array = np.zeros(len(counts) << digit, np.int64)
         for numbers, items in parts():
             groups = _groups(numbers, items, known)
-            begin = _ordered(numbers.reshape(-1).view(integer)) >> integer.type(shift)
+            bits = numbers.reshape(-1).view(integer)
+            # Integers in the order of the floats: all bits of negative ones turned, else the sign.
+            begin = np.where(bits & sign, ~bits, bits | sign) >> integer.type(shift)
             same = begin >> integer.type(digit) == found[groups]
             digits = (begin[same] & integer.type((1 << digit) - 1)).astype(np.int64)
             tallies += np.bincount((groups[same] << digit) + digits, minlength=len(tallies))
@@ -48,7 +51,8 @@ def thresholds_of(parts: Callable[[], Iterable[Part]], quantile: float) -> dict[
         at = np.arange(len(counts)), digits
         ranks -= below[at] - tallies[at]
         found = found << integer.type(digit) | digits.astype(integer)
-    return dict(zip(known, _bits(found).view(dtype).tolist(), strict=True))
+    bits = np.where(found & sign, found ^ sign, ~found)  # of the floats again
+    return dict(zip(known, bits.view(dtype).tolist(), strict=True))
 
 
 def are_above(thresholds: dict[Any, float], numbers: Array, items: pa.Array | None) -> Array:
@@ -76,18 +80,6 @@ def items_in(table: pa.Table, per: str | None) -> pa.Array | None:
         return None
     items = cast(whole(table[per]), plain_type(table.schema.field(per).type))
     return checked_text(argument("label_per"), items)
-
-
-def _ordered(bits: Array) -> Array:
-    """Return integers in the order of the floats with these bits: all bits of negative ones turned, else the sign."""
-    sign = bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
-    return np.where(bits & sign, ~bits, bits | sign)
-
-
-def _bits(ordered: Array) -> Array:
-    """Return the bits of floats from the integers of ``_ordered``."""
-    sign = ordered.dtype.type(1 << (8 * ordered.dtype.itemsize - 1))
-    return np.where(ordered & sign, ordered ^ sign, ~ordered)
 
 
 def _groups(numbers: Array, items: pa.Array | None, known: dict[Any, int]) -> Array:

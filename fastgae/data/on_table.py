@@ -1,13 +1,12 @@
 """``fastgae.data.on_table``: a table of whole episodes with their advantages and returns, for any engine."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastgae._call import Array, GAEResult
+from fastgae._call import GAEResult
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data.columns import SCATTERED, Columns, Episodes, check_new, chosen_columns, steps_of
@@ -15,8 +14,7 @@ from fastgae.data.errors import DataError
 from fastgae.data.estimators import How, checked_how
 from fastgae.data.formats import NAMING, PLAIN, Format, format_named
 from fastgae.data.rows import cast, column_of, promoted
-from fastgae.data.sorting import ROW
-from fastgae.data.steps import RecordedSteps, RowError, checked_rows, compute_run, last_rows, unknown_end
+from fastgae.data.steps import RowError, checked_rows, compute_run, last_rows, unknown_end
 from fastgae.data.tables import as_table, tabular
 
 CUT = (
@@ -104,10 +102,10 @@ def with_results(
         if (fault := Episodes(names).fault(rows, steps, last, None) if len(rows) else None) is not None:
             chosen.check_sortable(fault.fault)
             keys = {name: rows[name] for name in chosen.keys}
-            # pyarrow does not sort floats of 16 bits.
+            # pyarrow does not sort floats of 16 bits. Its order is stable.
             halves = {name: key.cast(pa.float32()) for name, key in keys.items() if key.type == pa.float16()}
-            by = pa.table({**keys, **halves, ROW: order})
-            order = pc.sort_indices(by, [(name, "ascending") for name in by.column_names]).to_numpy()
+            by = [(name, "ascending") for name in keys]
+            order = pc.sort_indices(pa.table({**keys, **halves}), by).to_numpy()
             ordered = rows.take(order)
             steps = steps_of(ordered, chosen)
             steps = steps._replace(unflagged=SCATTERED if steps.step is None else None)
@@ -116,7 +114,11 @@ def with_results(
         steps = steps._replace(unflagged=CUT) if may_be_cut and how.ends is None else steps
         if (fault := fault or unknown_end(steps, last, how)) is not None:
             raise fault
-        results = compute_run(steps, last, None, how)[0] if len(rows) else _empty(steps, last, how)
+        if len(rows):
+            results, _ = compute_run(steps, last, None, how)
+        else:
+            none = np.empty(steps.rewards.shape, checked_rows(steps, last, how).dtype)
+            results = GAEResult(None if steps.values is None else none, none)
     except RowError as error:
         row = int(order[error.row])
         raise DataError(f"{chosen.place(rows, row, row)}: {error.fault}") from error
@@ -126,8 +128,3 @@ def with_results(
             column[order] = numbers
             table = table.append_column(name, column_of(column))
     return table
-
-
-def _empty(steps: RecordedSteps, last: Array, how: How) -> GAEResult[Any]:
-    empty = np.empty(steps.rewards.shape, checked_rows(steps, last, how).dtype)
-    return GAEResult(None if steps.values is None else empty, empty)

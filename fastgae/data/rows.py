@@ -108,11 +108,9 @@ class Rows:
         part, first = self.parts[self._part_of(row)], self.firsts[self._part_of(row)]
         return part.path, part.first + row - int(first)
 
-    def batches(
-        self, start: int, stop: int, columns: Sequence[str], most: int, schema: pa.Schema | None = None
-    ) -> Batches:
+    def batches(self, start: int, stop: int, columns: Sequence[str], most: int) -> Batches:
         """Yield columns of the rows start … stop - 1, if possible at most so many rows at a time."""
-        kinds = pa.schema([(schema or self.schema).field(name) for name in columns])
+        kinds = pa.schema([self.schema.field(name) for name in columns])
         inside = [name for name in columns if name not in self.made]
         if columns and not inside:
             for first in range(start, stop, most):
@@ -134,11 +132,9 @@ class Rows:
             else:
                 raise DataError(f"{part.path} has fewer rows than it says: it is damaged, or has changed")
 
-    def forwards(
-        self, columns: Sequence[str], size: int, schema: pa.Schema | None = None
-    ) -> Iterator[tuple[slice, pa.Table]]:
+    def forwards(self, columns: Sequence[str], size: int) -> Iterator[tuple[slice, pa.Table]]:
         """Yield columns of all rows in tables of one size, of which the last one may be smaller, with their place."""
-        tables = even(self.batches(0, self.count, columns, size, schema), size) if columns else repeat(pa.table({}))
+        tables = even(self.batches(0, self.count, columns, size), size) if columns else repeat(pa.table({}))
         for first, table in zip(range(0, self.count, size), tables, strict=False):
             yield slice(first, min(first + size, self.count)), table
 
@@ -323,10 +319,9 @@ def column_of(array: Arrays) -> pa.Array:
         return pa.array(native)
     # Arrow stores flags as single bits, and cannot make tensors of them.
     native = native.view(np.uint8) if native.dtype == bool else native
-    if not len(native):  # of which pyarrow makes no array
-        kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(native.dtype), native.shape[1:])
-        return pa.ExtensionArray.from_storage(kind, pa.array([], kind.storage_type))
-    return pa.FixedShapeTensorArray.from_numpy_ndarray(native)
+    kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(native.dtype), native.shape[1:])
+    items = pa.FixedSizeListArray.from_arrays(pa.array(native.reshape(-1)), type=kind.storage_type)
+    return pa.ExtensionArray.from_storage(kind, items)
 
 
 def is_list(kind: pa.DataType) -> bool:

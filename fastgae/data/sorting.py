@@ -111,7 +111,7 @@ def _known(rows: Rows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             f"the columns {one!r} and {other!r} differ only in case, so their rows cannot be sorted: rename one"
         )
     kinds = pa.schema([field.with_type(known(field.type)) for field in rows.schema])
-    yield from rows.batches(0, rows.count, columns, SLICE, kinds)
+    yield from Rows(rows.parts, rows.made, kinds).batches(0, rows.count, columns, SLICE)
 
 
 def _numbered(rows: Rows, columns: Sequence[str], advance: Advance) -> Iterator[pa.RecordBatch]:

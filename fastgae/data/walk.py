@@ -202,7 +202,8 @@ def results(plan: Plan, rows: Rows, done: Done, state: State, above: dict[Any, f
     places = None if rows is plan.rows else _places(rows, state.folder / PLACES)
     names = plan.rows.schema.names if plan.into else plan.columns.keys
     read = list(dict.fromkeys([*names, *plan.groups]))
-    for at, source in plan.rows.forwards(read, plan.size_of(names), plan.rows.stored if plan.into else None):
+    sources = Rows(plan.rows.parts, plan.rows.made, plan.rows.stored) if plan.into else plan.rows
+    for at, source in sources.forwards(read, plan.size_of(names)):
         own = at if places is None else np.memmap(places, np.int64, "r")[at]
         columns: dict[str, Any] = {name: source[name] for name in names}
         found = {name: state.numbers(result, own) for result, name in plan.found.format.results.items()}

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -16,7 +16,6 @@ from fastgae._canonical.arguments import shown
 from fastgae._support.misnamed import COLUMN_ROLES
 from fastgae.data.errors import DataError, argument, column_argument, is_remote, reading
 from fastgae.data.files import (
-    DELTA,
     HDF5,
     HIDDEN,
     KINDS,
@@ -35,7 +34,7 @@ from fastgae.data.nested import unnested
 from fastgae.data.rows import Made, Part, Rows
 from fastgae.data.steps import Success
 from fastgae.data.stored import Groups, arrays_in, flat, keys_of
-from fastgae.data.tables import READERS, THE_TABLE, delta, is_table, tabular
+from fastgae.data.tables import READERS, THE_TABLE, is_table, tabular
 
 NAMING = ("file", "env", "episode")  # together they name an episode
 FILE = "file"  # the column of this role that holds the names of files
@@ -50,8 +49,6 @@ def beside(source: Path) -> Path:
 def parts_in(path: Path) -> list[Part]:
     """Return the rows of a file of tables or arrays, or of a Delta table."""
     kind = kind_of(path)
-    if kind == DELTA:
-        return delta(path)
     if kind == NPY and path != npy_files(path)[0]:  # all arrays in a folder are the columns of one table
         return []
     with reading(path):
@@ -177,11 +174,7 @@ MINARI = Format(
     state=("observations",),
     check=check_minari,
 )
-D4RL = Format(
-    "d4rl",
-    {**PLAIN.columns, **_named("terminated=terminals truncated=timeouts")},
-    next_state={"observations": "next_observations"},
-)
+D4RL = replace(PLAIN, name="d4rl", columns={**PLAIN.columns, **_named("terminated=terminals truncated=timeouts")})
 ROBOMIMIC = Format(
     "robomimic",
     _named("episode=demo step rewards values next_values done=dones"),

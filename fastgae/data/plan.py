@@ -223,8 +223,9 @@ class Plan(NamedTuple):
         """Return the rows with the values of the states behind the last rows of episodes that do not end for good."""
         if self.how.ends == "terminated" or steps.next_values is not None:
             return steps
-        columns = self.columns.named("values") if self.critic is None else self.critic.columns
-        next_columns = {} if self.critic is None else self.critic.next_columns
+        critic = self.critic
+        columns = self.columns.named("values") if critic is None else critic.columns
+        next_columns = {} if critic is None else critic.next_columns
         kept = self.rows.behind(columns) if self.beside is None else self.beside.ends  # behind which there is the state
         ends = last & ~steps.terminated
         if steps.final_values is not None:
@@ -235,17 +236,15 @@ class Plan(NamedTuple):
         if not len(at):
             return steps
         numbers = self.numbers(table, first, at)
-
-        def valued(states: pa.Table) -> Array:
-            return numbers_in("values", states[columns[0]]) if self.critic is None else self.critic.of(states)
-
         try:
             if self.beside is not None:
                 final = self.beside.of(numbers, behind=True)
+            elif critic is None:
+                final = numbers_in("values", self.rows.states(numbers, columns)[columns[0]])
             elif next_columns:
-                final = valued(table.select([*next_columns.values()]).take(at).rename_columns([*next_columns]))
+                final = critic.of(table.select([*next_columns.values()]).take(at).rename_columns([*next_columns]))
             else:
-                final = valued(self.rows.states(numbers, columns))
+                final = critic.of(self.rows.states(numbers, columns))
             check_finite("values", final, ends[at])
         except RowError as error:
             raise RowError(int(at[error.row]), f"{error.fault} in the state after this step") from error

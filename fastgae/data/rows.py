@@ -6,7 +6,7 @@ Ray do. Columns become arrays of NumPy, and arrays become columns: the first axi
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import accumulate, repeat
+from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -192,8 +192,7 @@ def _copied(batches: Batches, most: int, to: Path) -> Iterator[pa.Table]:
     tables = even(batches, most)
     first = next(tables)
     with to.open("xb") as file, pa.ipc.new_file(file, first.schema) as writer:
-        writer.write_table(first.combine_chunks())
-        for table in tables:
+        for table in chain([first], tables):
             writer.write_table(table.combine_chunks())
     with pa.OSFile(str(to)) as file:  # not mapped, because Windows removes no file that a table still needs
         copy = pa.ipc.open_file(file)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, UnreachableError, brought_by, is_remote, reading
-from fastgae.data.files import ARROW, CSV, JSON, PARQUET, RANGE, STREAM, opened_binary, version_of
+from fastgae.data.files import ARROW, CSV, DELTA, JSON, PARQUET, RANGE, STREAM, opened_binary, version_of
 from fastgae.data.rows import SLICE, Batches, Part
 
 THE_TABLE = Path("the table")  # stands for a path where an error names one
@@ -259,4 +259,4 @@ def delta(path: Path) -> list[Part]:
         raise raised(f"{path} cannot be read by deltalake: {' '.join(str(error).split())}") from None
 
 
-READERS = {PARQUET: parquet, ARROW: arrow, STREAM: arrow, CSV: csv, JSON: json_lines}
+READERS = {PARQUET: parquet, ARROW: arrow, STREAM: arrow, CSV: csv, JSON: json_lines, DELTA: delta}

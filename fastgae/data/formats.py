@@ -242,7 +242,10 @@ def found_in(
             found += parts
             files += [file for each in own for file in files_of(each)]
     roles = {**known.columns, **(columns or {})} | ({} if rewards is None else {"rewards": Success.named(rewards)[0]})
-    rows = unnested(_with_folders(Rows(found), paths, by_file), roles)
+    rows = Rows(found)
+    made = _with_folders(rows, paths, by_file).made  # so that no row for an episode makes these columns itself
+    rows = unnested(rows, {role: name for role, name in roles.items() if name not in made})
+    rows = _with_folders(rows, paths, by_file)
     if not rows.count:
         raise DataError(f"there are no rows in {', '.join(map(str, paths)) or THE_TABLE}")
     if name == "auto" and known is PLAIN:  # the names of the columns may show another

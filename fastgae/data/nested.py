@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from fastgae._call import Array
 from fastgae.data.errors import DataError, naming, reading
-from fastgae.data.rows import Batches, Made, Part, Rows, axes_of, is_list
+from fastgae.data.rows import Batches, Part, Rows, axes_of, is_list
 
 FLAGS = ("terminated", "truncated", "done")
 OF_STEPS = (*FLAGS, "mask", "next_values")  # roles whose lists have no item of the state behind the last step
@@ -19,14 +19,12 @@ AT_ONCE = 1024  # rows to read in order to count their steps
 
 
 def unnested(rows: Rows, roles: Mapping[str, str | None]) -> Rows:
-    """Return rows that are steps; ``roles``: the name of the column of each role."""
+    """Return rows that are steps; ``roles``: the name of the column of each role that the files may have."""
     names = rows.schema.names
     lists = {field.name for field in rows.schema if is_list(field.type)}
-    if not rows.count or roles["rewards"] not in lists or roles.get("step") in {*names} - lists:
+    if not rows.count or roles.get("rewards") not in lists or roles.get("step") in {*names} - lists:
         return rows
     rows.check(names)
-    names = [name for name in names if name not in rows.made]
-    roles = {role: name for role, name in roles.items() if name not in rows.made}
     path, _ = rows.place(0)
     with naming(path):
         example = Lists.of(rows.read(0, 1, names).to_batches()[0], roles)
@@ -35,14 +33,7 @@ def unnested(rows: Rows, roles: Mapping[str, str | None]) -> Rows:
         before = found[-1].first + found[-1].rows if found and part.first else 0
         found.append(_of_steps(rows, row, row + part.rows, part.path, before, example))
         row += part.rows
-    steps, firsts = Rows(found), zip(found, rows.firsts.tolist(), strict=True)
-    begins = [first for part, first in firsts if part.rows and not part.first]  # of each file that has steps
-
-    def of_files(made: Made) -> Made:
-        items = pa.concat_arrays([made(first, first + 1) for first in begins])
-        return lambda start, stop: items.take(pa.array(steps.file_of(np.arange(start, stop))))
-
-    return steps.also({name: of_files(made) for name, made in rows.made.items()}) if steps.count else steps
+    return Rows(found)
 
 
 def _of_steps(rows: Rows, first: int, last: int, path: Path, before: int, lists: "Lists") -> Part:

@@ -65,7 +65,8 @@ class Lists(NamedTuple):
 
     rewards: str
     lists: Sequence[str]  # with an item for each step, or one item more
-    longer: Mapping[str, str]  # the column of the next states -> the list with one item more
+    of_states: Sequence[str]  # those with one item more
+    longer: Mapping[str, str]  # the column of the next states, if the rows have none -> the list with one item more
     flags: Mapping[str, str]  # role -> column; those that are no lists are of the whole episode: of its last step
     made: Mapping[str, str]  # the columns of the roles "episode" and "step", if the rows have none
     schema: pa.Schema = pa.schema([])  # of the steps
@@ -81,9 +82,10 @@ class Lists(NamedTuple):
         lists = [name for name, length in lengths.items() if name in known or length in (steps, steps + 1)]
         of_states = [name for name in lists if lengths[name] == steps + 1 and known.get(name) not in OF_STEPS]
         longer = {f"next_{known.get(name, name)}": name for name in of_states}
+        longer = {column: name for column, name in longer.items() if column not in names}
         flags = {role: roles[role] for role in FLAGS if roles.get(role) in names}
         made = {name: role for name, role in known.items() if role in ("episode", "step") and name not in names}
-        episodes = cls(roles["rewards"], lists, longer, flags, made)
+        episodes = cls(roles["rewards"], lists, of_states, longer, flags, made)
         columns = episodes.steps(row, 0, list(dict.fromkeys([*made, *names, *longer])))
         return episodes._replace(schema=pa.schema([(name, column.type) for name, column in columns.items()]))
 
@@ -111,7 +113,7 @@ class Lists(NamedTuple):
                 following = following.take(pa.array(np.arange(len(row)), mask=unknown))
                 is_read = name == "next_values" and pa.types.is_floating(following.type)  # and NaN only if it is used
                 return following.fill_null(np.nan) if is_read else following
-            if name in self.longer.values():
+            if name in self.of_states:
                 return items(name, lengths + 1, last)
             if name in self.lists:
                 return items(name, lengths, [])

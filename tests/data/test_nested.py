@@ -49,6 +49,9 @@ def test_a_limit_in_the_middle_of_a_list():
         refused("row is missing", pa.table({**rows, **flags, "observations": [states]}), **of_critic)
         ended = compute(pa.table({**rows, **flags, "values": [states]}), ends="terminated", gamma=0.9, progress=False)
         assert_same_bits(ended, fastgae.gae(np.ones(4), states[:-1], [1, 1, 0, 1], last_values=0.0, gamma=0.9))
+        given = pa.table({**rows, **flags, "values": [states], "next_values": [[0.5, 3.0, 4.0, 7.0]]})
+        got, how = compute(given, gamma=0.9, progress=False), {"next_values": [0.5, 3.0, 4.0, 7.0], "gamma": 0.9}
+        assert_same_bits(got, fastgae.gae(np.ones(4), states[:-1], rows["terminated"][0], cut, **how))
     refused("truncated holds", pa.table({**rows, "truncated": [["no", "yes", "no", "yes"]], "values": [states]}))
     refused("truncated is missing", pa.table({**rows, "truncated": [[False, None, False, True]], "values": [states]}))
     ends = {"terminated": [[False, True, False, False]], "truncated": [[False] * 3 + [True]], "values": [states]}

@@ -81,7 +81,8 @@ class Lists(NamedTuple):
             raise DataError(f"{roles['rewards']} has no list in the first row")
         lists = [name for name, length in lengths.items() if name in known or length in (steps, steps + 1)]
         of_states = [name for name in lists if lengths[name] == steps + 1 and known.get(name) not in OF_STEPS]
-        longer = {f"next_{known.get(name, name)}": name for name in of_states}
+        roles_last = sorted(of_states, key=lambda name: name in known)  # they take the place of lists of their names
+        longer = {f"next_{known.get(name, name)}": name for name in roles_last}
         longer = {column: name for column, name in longer.items() if column not in names}
         flags = {role: roles[role] for role in FLAGS if roles.get(role) in names}
         made = {name: role for name, role in known.items() if role in ("episode", "step") and name not in names}

@@ -52,6 +52,10 @@ def test_a_limit_in_the_middle_of_a_list():
         given = pa.table({**rows, **flags, "values": [states], "next_values": [[0.5, 3.0, 4.0, 7.0]]})
         got, how = compute(given, gamma=0.9, progress=False), {"next_values": [0.5, 3.0, 4.0, 7.0], "gamma": 0.9}
         assert_same_bits(got, fastgae.gae(np.ones(4), states[:-1], rows["terminated"][0], cut, **how))
+    older = pa.table({**rows, "v": [states], "values": [states + 9], "truncated": [[False] * 3 + [True]]})
+    got = compute(older, columns={"values": "v", "next_values": "next_values"}, gamma=0.9, progress=False)
+    how = {"truncated": [0, 0, 0, 1], "next_values": states[1:], "gamma": 0.9}
+    assert_same_bits(got, fastgae.gae(np.ones(4), states[:-1], rows["terminated"][0], **how))
     refused("truncated holds", pa.table({**rows, "truncated": [["no", "yes", "no", "yes"]], "values": [states]}))
     refused("truncated is missing", pa.table({**rows, "truncated": [[False, None, False, True]], "values": [states]}))
     ends = {"terminated": [[False, True, False, False]], "truncated": [[False] * 3 + [True]], "values": [states]}

@@ -216,7 +216,7 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
         there, here = shifted(usable, base + by), shifted(usable, base)
         # Of flags in one row, one counts: envs may share a scale of rewards, as VecNormalize's, that drifts from row to
         # row. It does not change the 0 of a reset row.
-        pieces = count if steps.next_step else number_of(there.any(1))
+        pieces = count if steps.next_step else int(there.any(1).sum())
         if pieces < 3 or not _marks(steps, there, base + by, pieces):
             continue
         reward = steps.rewards[there][0]
@@ -245,7 +245,7 @@ def _shift_by_only_rewards(steps: Steps) -> Shift | None:
         known = paid & _inside(steps, -by)  # whether there is a flag
         beside = shifted(steps.done, by)
         count, here = number_of(known), number_of(known & steps.done)
-        pieces = number_of(known.any(1))  # of envs that end together, one counts
+        pieces = int(known.any(1).sum())  # of envs that end together, one counts
         if (known & ~beside).any() or here > 0.2 * count or by_chance(beside[steps.unmasked], pieces) > 1e-6:
             continue
         if by == -1 or not _are_starts(steps, known):

@@ -14,7 +14,7 @@ from fastgae.cli import info
 from fastgae.cli.main import main
 
 
-def test_version_help_and_examples(capsys):
+def test_version_help_and_examples(ran, capsys):
     for arguments, shown in (
         (["--version"], f"fastgae {fastgae.__version__}\n"),
         *(([command, "--help"], f"examples:\n  fastgae {command}") for command in ("info", "demo", "diagnose")),
@@ -23,8 +23,7 @@ def test_version_help_and_examples(capsys):
             main(arguments)
         assert ended.value.code == 0
         assert shown in capsys.readouterr().out
-    assert main([]) == 2
-    help_text = capsys.readouterr().err
+    help_text = ran(status=2).err
     assert all(word in help_text for word in ("info", "demo", "examples:"))
 
 

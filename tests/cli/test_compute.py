@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae.cli.main import main
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -30,16 +29,12 @@ def recorded(tmp_path):
 
 
 COLUMNS = ["--column", "rewards=reward", "--column", "episode=run"]
+TERMINATED = ["--ends", "terminated"]
 
 
-def compute(source, *options):
-    return main(["compute", str(source), *COLUMNS, *options])
-
-
-def test_results_and_table(recorded, capsys):
+def test_results_and_table(recorded, ran):
     source, rewards, values = recorded
-    assert compute(source, "--ends", "terminated", "--gamma", "0.9", "--gae-lambda", "0.8") == 0
-    captured = capsys.readouterr()
+    captured = ran("compute", source, *COLUMNS, *TERMINATED, "--gamma", 0.9, "--gae-lambda", 0.8)
     assert "1,000" in captured.out
     assert "episodes.advantages.parquet" in captured.out
     assert re.search(r" s, [1-9][\d,]* steps/s", captured.out)
@@ -51,17 +46,15 @@ def test_results_and_table(recorded, capsys):
     assert np.array_equal(got["returns"], expected.returns)
 
 
-def test_a_backend_that_is_not_there(recorded, capsys, under, monkeypatch):
+def test_a_backend_that_is_not_there(recorded, ran, under, monkeypatch):
     under(FASTGAE_BACKEND="numba")
     monkeypatch.setattr("fastgae._engine.dispatch._import", lambda name: ModuleNotFoundError("no numba", name="numba"))
-    assert compute(recorded[0], "--ends", "terminated") == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    assert ran("compute", recorded[0], *COLUMNS, *TERMINATED, status=2).err.count("\n") == 1
 
 
-def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys, monkeypatch):
-    source = str(recorded[0])
-    assert main(["diagnose", source, *COLUMNS, "--ends", "terminated"]) == 1
-    said = capsys.readouterr().out
+def test_diagnose_reads_what_compute_reads(recorded, tmp_path, ran, monkeypatch):
+    source = recorded[0]
+    said = ran("diagnose", source, *COLUMNS, *TERMINATED, status=1).out
     assert "truncation_as_termination: looks like a time limit" in said
     assert "finding in 1,000 steps\n" in said  # whose envs are not known
     # a critic that knows the rest of each episode, and flags a row late, in rows of any order
@@ -71,40 +64,34 @@ def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys, monkeypat
     knows = (to_go + rng.normal(0, 0.1, 1000)).astype(np.float32)
     late = {"run": 0 * rows, "step": rows, "rewards": np.ones(1000), "values": knows, "terminated": np.roll(flags, 1)}
     pq.write_table(pa.table(late).take(rng.permutation(1000)), tmp_path / "late.parquet")
-    arguments = ["diagnose", str(tmp_path / "late.parquet"), "--column", "env=run", "--ends", "terminated"]
-    critic = tmp_path / "values.npy"
-    assert main([*arguments, "--json"]) == 1
-    assert [each["detector"] for each in json.loads(capsys.readouterr().out)["findings"]] == ["flags_shifted"]
-    assert main([*arguments, "--time-axis", "1"]) == 2
-    assert "--time-axis is for a rollout in a file .npz" in capsys.readouterr().err
+    arguments = ["diagnose", tmp_path / "late.parquet", "--column", "env=run", *TERMINATED]
+    findings = json.loads(ran(*arguments, "--json", status=1).out)["findings"]
+    assert [each["detector"] for each in findings] == ["flags_shifted"]
+    assert "--time-axis is for a rollout in a file .npz" in ran(*arguments, "--time-axis", 1, status=2).err
     # the rows of ten episodes in turn, which their names and flags tell apart
     said = []
     turns = pq.read_table(source).drop(["step"]).append_column("terminated", pa.array(rows % 100 == 99))
     for table in (turns, turns.take(np.argsort(rows % 100, kind="stable"))):
         pq.write_table(table, tmp_path / "turns.parquet")
-        main(["diagnose", str(tmp_path / "turns.parquet"), *COLUMNS, "--json"])
-        said.append(json.loads(capsys.readouterr().out))
+        said.append(json.loads(ran("diagnose", tmp_path / "turns.parquet", *COLUMNS, "--json", status=1).out))
     first, moved = (each["findings"][0]["where"].pop("first") for each in said)
     assert said[0] == said[1]
     assert [[np.argsort(rows % 100, kind="stable")[t]] for (t,) in moved] == first == [[99], [199], [299], [399]]
     monkeypatch.setattr(sys.modules["fastgae.data.report"], "SAMPLE", 850)
-    assert main(["diagnose", source, *COLUMNS, "--ends", "terminated"]) == 1
-    assert "where   t=299, t=399, " in capsys.readouterr().out
-    assert main(["compute", source, *COLUMNS, "--ends", "terminated"]) == 0
-    assert capsys.readouterr().out.endswith("\n`fastgae diagnose` says where in the data, and what to change\n")
-    np.save(critic, np.zeros(999))
-    assert main([*arguments, "--values", str(critic)]) == 2
-    assert str(critic) in capsys.readouterr().err
-    assert main(["diagnose", str(tmp_path / "none.parquet")]) == 2
-    assert "none.parquet' does not exist" in capsys.readouterr().err
+    assert "where   t=299, t=399, " in ran("diagnose", source, *COLUMNS, *TERMINATED, status=1).out
+    said = ran("compute", source, *COLUMNS, *TERMINATED).out
+    assert said.endswith("\n`fastgae diagnose` says where in the data, and what to change\n")
+    np.save(critic := tmp_path / "values.npy", np.zeros(999))
+    assert str(critic) in ran(*arguments, "--values", critic, status=2).err
+    assert "none.parquet' does not exist" in ran("diagnose", tmp_path / "none.parquet", status=2).err
     asked = {}
     monkeypatch.setattr(sys.modules["fastgae.data.compute"], "diagnose", lambda _, **given: asked.update(given) or "")
-    for options, expected in (([], (0.99, None)), (["--gamma", "0", "--gae-lambda", "0"], (0, 0))):
-        assert main(["diagnose", source, *options]) == 0
+    for options, expected in (([], (0.99, None)), (["--gamma", 0, "--gae-lambda", 0], (0, 0))):
+        ran("diagnose", source, *options)
         assert (asked["gamma"], asked["gae_lambda"]) == expected
 
 
-def test_every_option_is_an_argument(monkeypatch, capsys):
+def test_every_option_is_an_argument(monkeypatch, ran):
     """The tests of ``fastgae.data.compute`` say what the arguments do."""
     from fastgae import data
 
@@ -121,8 +108,7 @@ def test_every_option_is_an_argument(monkeypatch, capsys):
         --rewards s:-1:30 --format rllib --memory 40KB --out out.parquet --gamma 0.5 --estimator n_step_returns
         --gae-lambda 0.25 --n 3 --normalize global --label-quantile 0.7 --label-per task --into copy.parquet
         --plot a.png --resume --overwrite --column step="""
-    assert main(["compute", *options.split(), "--quiet"]) == 0
-    assert capsys.readouterr() == ("", "")
+    assert ran("compute", *options.split(), "--quiet") == ("", "")
     expected = {
         "source": ["a", "b"],
         "columns": {"rewards": "r", "episode": "e", "step": None},
@@ -148,32 +134,28 @@ def test_every_option_is_an_argument(monkeypatch, capsys):
     assert {name: value for name, value in asked.items() if name != "plot"} == expected
     assert str(asked["plot"]) == "a.png"
     assert asked.keys() == names
-    assert main(["compute", "a", "--quiet", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["steps"] == 2
+    assert json.loads(ran("compute", "a", "--quiet", "--json").out)["steps"] == 2
 
 
-def test_plot(recorded, capsys, tmp_path):
+def test_plot(recorded, ran, tmp_path):
     pytest.importorskip("matplotlib")
-    source, *_ = recorded
-    assert compute(source, "--ends", "terminated", "--plot", str(tmp_path / "a.svg")) == 0
+    call = ["compute", recorded[0], *COLUMNS, *TERMINATED]
+    assert f"Plot in {tmp_path / 'a.svg'}" in ran(*call, "--plot", tmp_path / "a.svg").out
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
-    assert f"Plot in {tmp_path / 'a.svg'}" in capsys.readouterr().out
-    options = ["--ends", "terminated", "--json", "-o", str(tmp_path / "b.parquet"), "--plot", str(tmp_path / "b.png")]
-    assert compute(source, *options) == 0
-    assert json.loads(capsys.readouterr().out)["steps"] == 1000
+    options = ["-o", tmp_path / "b.parquet", "--plot", tmp_path / "b.png"]
+    assert json.loads(ran(*call, "--json", *options).out)["steps"] == 1000
     kept = (tmp_path / "b.png").stat().st_mtime_ns
-    assert compute(source, *options[:2], *options[3:], "--resume") == 0
-    assert "written" not in capsys.readouterr().out  # it was there
+    assert "written" not in ran(*call, *options, "--resume").out  # it was there
     assert (tmp_path / "b.png").stat().st_mtime_ns == kept
 
 
-def test_ctrl_c(recorded, capsys, monkeypatch):
+def test_ctrl_c(recorded, ran, monkeypatch):
     """One line, and what ``--resume`` needs."""
     source, *_ = recorded
     rows, out = np.random.default_rng(0).permutation(1000), source.with_name("episodes.advantages.parquet")
     pq.write_table(pq.read_table(source).take(rows), source, row_group_size=100)
-    options = ["--ends", "terminated", "--memory", "40KB", "--quiet"]
-    assert compute(source, *options) == 0
+    command = ["compute", source, *COLUMNS, *TERMINATED, "--memory", "40KB", "--quiet"]
+    ran(*command)
     undisturbed = out.read_bytes()
     out.unlink()
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
@@ -194,11 +176,11 @@ def test_ctrl_c(recorded, capsys, monkeypatch):
 
         with monkeypatch.context() as patched:
             patched.setattr(f"fastgae.data.{name}", interrupted)
-            assert compute(source, *options) == 130
+            printed = ran(*command, status=130)
         way = "; --resume continues from the rows that are done" if resumed else ""
-        assert capsys.readouterr() == ("", f"fastgae compute: interrupted{way}\n")
+        assert printed == ("", f"fastgae compute: interrupted{way}\n")
         assert source.with_name("episodes.advantages.parquet.unfinished").exists() == resumed, name
-        assert compute(source, *options, "--resume") == 0
+        ran(*command, "--resume")
         assert out.read_bytes() == undisturbed, name
         out.unlink()
     signal.signal(signal.SIGINT, handler)
@@ -216,7 +198,7 @@ def test_what_cannot_be_used(recorded, failure):
         (["--critic", "my:critic", "--values", "v"], "argument --values: not allowed with argument --critic"),
         (["--plot", "a.jpg"], "argument --plot: expected a file name that ends in .png, .pdf, .svg, got 'a.jpg'"),
     ):
-        status, line = failure("compute", source, *COLUMNS, "--ends", "terminated", *options)
+        status, line = failure("compute", source, *COLUMNS, *TERMINATED, *options)
         assert status == 2
         assert message in line
     assert list(source.parent.iterdir()) == [source]
@@ -234,7 +216,7 @@ def test_without_an_extra(recorded, python, failure, monkeypatch):
     assert list(source.parent.iterdir()) == [source]
 
 
-def test_critic(recorded, capsys, tmp_path, monkeypatch):
+def test_critic(recorded, ran, tmp_path, monkeypatch):
     """A function, or a Critic that chooses columns, in a module of the current folder, and what it imports later."""
     source, rewards, values = recorded
     table = pq.read_table(source)
@@ -250,8 +232,9 @@ def test_critic(recorded, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     expected = fastgae.gae_packed(rewards, values * 2, np.arange(0, 1001, 100), gamma=0.99)
     before = sys.path[:]
+    call = ["compute", source, *COLUMNS]
     for name in ("twice", "chosen"):
-        assert compute(source, "--ends", "terminated", "--critic", f"my_critic:{name}", "--overwrite", "--quiet") == 0
+        ran(*call, *TERMINATED, "--critic", f"my_critic:{name}", "--overwrite", "--quiet")
         got = pq.read_table(source.with_name("episodes.advantages.parquet"))
         assert np.array_equal(got["advantages"], expected.advantages)
         assert sys.path == before
@@ -260,43 +243,33 @@ def test_critic(recorded, capsys, tmp_path, monkeypatch):
         ("my_critic:__name__", "cannot be loaded: values must be a column, a file such as values.npy, or a function"),
         ("no_such:f", "--critic no_such:f cannot be loaded: No module named 'no_such'"),
     ):
-        assert compute(source, "--critic", given) == 2
-        assert message in capsys.readouterr().err
+        assert message in ran(*call, "--critic", given, status=2).err
 
 
-def test_errors_name_options(recorded, capsys):
+def test_errors_name_options(recorded, ran):
     """The same errors name arguments in Python."""
     from fastgae.data import compute as in_python
 
     source, *_ = recorded
-    ends = {"ends": "terminated"}
+    ends, given = {"ends": "terminated"}, [*COLUMNS, *TERMINATED]
     columns = {"columns": {"rewards": "reward", "episode": "run"}}
     results = source.with_name("a.parquet")
     in_python(source, results, progress=False, **columns, **ends)
-    exists = ("pass another path, or pass --overwrite", "another path, or pass overwrite=True")
-    wrong_n = (
-        "--n is for n_step_returns, got 3 and --estimator gae",
-        'n is for n_step_returns, got 3 and estimator="gae"',
-    )
+    exists = "pass another path, or pass --overwrite", "another path, or pass overwrite=True"
+    n = "is for n_step_returns, got 3 and"
+    unknown_role = "error: --column reward=rewards: unknown role", "columns={'reward': 'rewards'}: unknown role"
+    both = "--out and --into both", "out and into both"
+    quantile = "--label-quantile must be", "label_quantile must"
     for arguments, options, in_options, in_arguments in (
-        ({}, [], "or pass --ends terminated if all did", 'or pass ends="terminated" if all did'),
-        ({"columns": {}}, None, "pass --column rewards=reward", "pass columns={'rewards': 'reward'}"),
-        ({**ends, "out": results}, ["-o", results], *exists),
-        ({**ends, "n": 3}, ["--n", "3"], *wrong_n),
-        (
-            {"columns": {"reward": "rewards"}},
-            ["--column", "reward=rewards"],
-            "error: --column reward=rewards: unknown role",
-            "columns={'reward': 'rewards'}: unknown role",
-        ),
-        ({**ends, "into": "a", "out": "b"}, ["--into", "a", "-o", "b"], "--out and --into both", "out and into both"),
-        ({**ends, "label_quantile": 7}, ["--label-quantile", "7"], "--label-quantile must be", "label_quantile must"),
+        ({}, COLUMNS, "or pass --ends terminated if all did", 'or pass ends="terminated" if all did'),
+        ({"columns": {}}, [], "pass --column rewards=reward", "pass columns={'rewards': 'reward'}"),
+        ({**ends, "out": results}, [*given, "-o", results], *exists),
+        ({**ends, "n": 3}, [*given, "--n", 3], f"--n {n} --estimator gae", f'n {n} estimator="gae"'),
+        ({"columns": {"reward": "rewards"}}, [*COLUMNS, "--column", "reward=rewards"], *unknown_role),
+        ({**ends, "into": "a", "out": "b"}, [*given, "--into", "a", "-o", "b"], *both),
+        ({**ends, "label_quantile": 7}, [*given, "--label-quantile", 7], *quantile),
     ):
         with pytest.raises(ValueError) as caught:  # noqa: PT011
             in_python(source, progress=False, **{**columns, **arguments})
         assert in_arguments in str(caught.value)
-        if options is None:
-            assert main(["compute", str(source)]) == 2
-        else:
-            assert compute(source, *(["--ends", "terminated"] if "ends" in arguments else []), *map(str, options)) == 2
-        assert in_options in capsys.readouterr().err
+        assert in_options in ran("compute", source, *options, status=2).err

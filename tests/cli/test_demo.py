@@ -14,13 +14,11 @@ from gymnasium.envs.registration import EnvSpec
 
 import fastgae
 from fastgae.cli import demo, rollout
-from fastgae.cli.main import main
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"])
-def test_demo_compares_every_backend(env_id, capsys, collected):
-    assert main(["demo", "--env", env_id, "--num-envs", "4", "--num-steps", "256"]) == 0
-    output = capsys.readouterr().out
+def test_demo_compares_every_backend(env_id, ran, collected):
+    output = ran("demo", "--env", env_id, "--num-envs", 4, "--num-steps", 256).out
     assert demo.verdict(demo.variants(), {}) in output
     rows = [line.split()[1:3] for line in output.splitlines() if line.endswith(" x │")]
     assert [name for name, _ in rows] == demo.variants()
@@ -34,9 +32,8 @@ def test_demo_compares_every_backend(env_id, capsys, collected):
         assert (f"{backend.name} cannot run here: " in output) is missing
 
 
-def test_demo_as_json(capsys, collected):
-    assert main(["demo", "--num-envs", "2", "--num-steps", "64", "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
+def test_demo_as_json(ran, collected):
+    facts = json.loads(ran("demo", "--num-envs", 2, "--num-steps", 64, "--json").out)
     assert facts["terminated"] == collected("CartPole-v1", 2, 64).terminated.sum() > 0
     assert [each["name"] for each in facts["backends"]] == demo.variants()
     assert facts["default"] in demo.variants()
@@ -44,7 +41,7 @@ def test_demo_as_json(capsys, collected):
     assert (facts["rewards_not_finite"], facts["different"]) == (0, {})
 
 
-def test_demo_says_what_rewards_are_not_finite(capsys, tmp_path, monkeypatch):
+def test_demo_says_what_rewards_are_not_finite(ran, tmp_path, monkeypatch):
     plot, bad = ["--plot", str(tmp_path / "bad.png")] if find_spec("matplotlib") else [], cycle([np.nan, np.inf])
 
     class Bad(CartPoleEnv):
@@ -53,15 +50,14 @@ def test_demo_says_what_rewards_are_not_finite(capsys, tmp_path, monkeypatch):
             return observation, next(bad) if terminated else reward, terminated, terminated, info  # which is one end
 
     monkeypatch.setitem(gymnasium.registry, "Bad-v0", EnvSpec("Bad-v0", Bad, max_episode_steps=200))
-    assert main(["demo", "--env", "Bad-v0", "--num-steps", "64", *plot]) == 0
-    output = capsys.readouterr().out
+    output = ran("demo", "--env", "Bad-v0", "--num-steps", 64, *plot).out
     ends = int(output.partition("episode ends")[2].split()[0].rstrip(":"))
     assert f"rewards         {ends} of 512 are NaN or infinite" in output
     assert "value function  0 everywhere" in output
     assert demo.verdict(demo.variants(), {}) in output
 
 
-def test_demo_fails_where_a_backend_disagrees(monkeypatch, capsys):
+def test_demo_fails_where_a_backend_disagrees(monkeypatch, ran):
     right = fastgae.gae
     monkeypatch.setattr(demo, "variants", lambda: ["wrong", "numpy"])
 
@@ -73,8 +69,8 @@ def test_demo_fails_where_a_backend_disagrees(monkeypatch, capsys):
         return result
 
     monkeypatch.setattr(fastgae, "gae", gae)
-    assert main(["demo", "--num-envs", "2", "--num-steps", "16", "--gamma", "0.5", "--gae-lambda", "0.25"]) == 1
-    assert "NOT the same bits as numpy: wrong (1 numbers)" in capsys.readouterr().out
+    options = ["--num-envs", 2, "--num-steps", 16, "--gamma", 0.5, "--gae-lambda", 0.25]
+    assert "NOT the same bits as numpy: wrong (1 numbers)" in ran("demo", *options, status=1).out
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -12,7 +12,6 @@ import pytest
 import fastgae
 from fastgae._engine import dispatch
 from fastgae.cli import diagnose
-from fastgae.cli.main import main
 
 
 @pytest.fixture
@@ -59,74 +58,67 @@ def refused(failure):
     return line
 
 
-def test_other_arrays_are_not_read(saved, capsys, monkeypatch):
+def test_other_arrays_are_not_read(saved, ran, monkeypatch):
     others = {"observations": np.zeros((32, 4, 99)), "infos": np.array([{}, None]), "a\x1b[31mb": np.zeros(2)}
     path = saved(**others)
     monkeypatch.setattr(diagnose, "usable_memory", lambda: 100_000)
-    assert main(["diagnose", path]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = ran("diagnose", path).out.splitlines()
     assert lines[0].startswith("Nothing found in 32 steps of 4 environments.")
     assert [line.split()[0] for line in lines[2:6]] == ["episodes", "rewards", "values", "TD"]
     assert lines[6:] == ["", "Not used, because they are not arguments: observations, infos, a\\x1b[31mb"]
-    assert main(["diagnose", path, "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
+    facts = json.loads(ran("diagnose", path, "--json").out)
     assert facts["unused"] == list(others)
     assert (facts["steps"], facts["envs"], facts["episodes"], facts["lengths"]) == (32, 4, 0, None)
 
 
-def test_settings_are_options_and_not_read_from_the_file(saved, refused, capsys):
+def test_settings_are_options_and_not_read_from_the_file(saved, refused, ran):
     path = saved(autoreset=np.array("next_step"))
     assert "holds autoreset, which is an option here: pass --autoreset" in refused(path)
     assert "holds time_axis, which is an option here: pass --time-axis, or leave it out" in refused(saved(time_axis=0))
     path = saved(autoreset=np.array("next_step"))
-    assert main(["diagnose", path, "--autoreset", "next_step"]) == 0
-    assert "Not used" not in capsys.readouterr().out
+    assert "Not used" not in ran("diagnose", path, "--autoreset", "next_step").out
 
 
-def test_several_rollouts(saved, capsys):
+def test_several_rollouts(saved, ran):
     """A pattern names files of recorded data, but a file whose name looks like one is a rollout."""
     path = Path(saved())
     for name in ("b.npz", "a[0].npz"):
         (path.parent / name).write_bytes(path.read_bytes())
-    assert main(["diagnose", str(path.parent / "a[0].npz"), "--autoreset", "disabled"]) == 0
-    assert "32 steps" in capsys.readouterr().out
+    assert "32 steps" in ran("diagnose", path.parent / "a[0].npz", "--autoreset", "disabled").out
     pytest.importorskip("pyarrow")
-    assert main(["diagnose", str(path.parent / "[br]*.npz")]) == 0
-    assert "64 steps" in capsys.readouterr().out
+    assert "64 steps" in ran("diagnose", path.parent / "[br]*.npz").out
 
 
-def test_a_report_fits_the_terminal(saved, capsys, monkeypatch):
+def test_a_report_fits_the_terminal(saved, ran, monkeypatch):
     reports = []
     for columns in (200, 60, 5):
         monkeypatch.setenv("COLUMNS", str(columns))
-        assert main(["diagnose", saved(gamma=float(np.float16(0.99)))]) == 1
-        reports.append(capsys.readouterr().out)
+        reports.append(ran("diagnose", saved(gamma=float(np.float16(0.99))), status=1).out)
     assert len({tuple(report.split()) for report in reports}) == 1
     wide, narrow = (max(map(len, report.splitlines())) for report in reports[:2])
     assert 60 >= narrow < wide <= 100
 
 
-def test_options_are_those_of_gae(saved, capsys, monkeypatch):
+def test_options_are_those_of_gae(saved, ran, monkeypatch):
     rounded = float(np.float16(0.99))
-    assert main(["diagnose", saved(gamma=rounded)]) == 1
-    assert main(["diagnose", saved(gamma=rounded), "--gamma", "0.99"]) == 0
+    ran("diagnose", saved(gamma=rounded), status=1)
+    ran("diagnose", saved(gamma=rounded), "--gamma", "0.99")
     for allowed, status in (("coefficient_rounded", 0), ("reset_rows", 1)):
-        assert main(["diagnose", saved(gamma=rounded), "--allow", "prev_done", "--allow", allowed]) == status
-        assert "coefficient_rounded: " in capsys.readouterr().out
-    assert main(["diagnose", saved(), "--gae-lambda", str(rounded)]) == 1
+        options = ("--allow", "prev_done", "--allow", allowed)
+        assert "coefficient_rounded: " in ran("diagnose", saved(gamma=rounded), *options, status=status).out
+    ran("diagnose", saved(), "--gae-lambda", rounded, status=1)
     terminated = np.zeros((32, 4))
     terminated[9] = 1
-    assert main(["diagnose", saved(terminated=terminated), "--autoreset", "next_step"]) == 1
-    assert "not_next_step" in capsys.readouterr().out
-    assert main(["diagnose", saved(last_values=np.ones(32)), "--time-axis", "1"]) == 0
-    assert main(["diagnose", saved(mask=np.ones((32, 4))), "--carry-over", "--returns-lambda", "1"]) == 0
+    assert "not_next_step" in ran("diagnose", saved(terminated=terminated), "--autoreset", "next_step", status=1).out
+    ran("diagnose", saved(last_values=np.ones(32)), "--time-axis", "1")
+    ran("diagnose", saved(mask=np.ones((32, 4))), "--carry-over", "--returns-lambda", "1")
     options = """--gamma 0 --gae-lambda 0 --returns-lambda 0 --autoreset disabled --normalize per_env --tail-normalized
         --carry-over --time-axis -2"""
     expected = {"gamma": 0, "gae_lambda": 0, "returns_lambda": 0, "autoreset": "disabled", "normalize": "per_env"}
     expected |= {"tail_normalized": True, "carry_over": True, "time_axis": -2}
     asked = {}
     monkeypatch.setattr(fastgae, "diagnose", lambda **given: asked.update(given) or "")
-    assert main(["diagnose", saved(gamma=0.5, last_advantages=np.ones(4)), *options.split()]) == 0
+    ran("diagnose", saved(gamma=0.5, last_advantages=np.ones(4)), *options.split())
     assert asked.keys() - expected.keys() == {"rewards", "values", "terminated", "last_values", "last_advantages"}
     assert {name: asked[name] for name in expected} == expected
 
@@ -234,11 +226,11 @@ def test_a_file_that_would_fill_the_memory(saved, refused, monkeypatch):
     assert diagnose.usable_memory() > 1 << 20
 
 
-def test_a_wrong_setting_is_not_the_fault_of_the_file(saved, under, capsys):
+def test_a_wrong_setting_is_not_the_fault_of_the_file(saved, under, ran):
     under(FASTGAE_RECYCLE="lots")
     dispatch.recycle.cache_clear()
-    assert main(["diagnose", saved()]) == 2
-    assert capsys.readouterr().err.startswith("fastgae diagnose: error: FASTGAE_RECYCLE='lots' is not")
+    said = ran("diagnose", saved(), status=2).err
+    assert said.startswith("fastgae diagnose: error: FASTGAE_RECYCLE='lots' is not")
 
 
 def test_memory_that_runs_out(saved, refused, monkeypatch):

@@ -8,7 +8,6 @@ import numpy as np
 import fastgae
 from fastgae._engine import dispatch
 from fastgae.cli import info
-from fastgae.cli.main import main
 
 # Without what takes seconds: large rollouts, which test_info computes, and imports of all that may be missing, of
 # which the command line itself imports nothing.
@@ -23,10 +22,9 @@ sys.exit(main.main())
 """
 
 
-def test_info(capsys, monkeypatch, under):
+def test_info(ran, monkeypatch, under):
     """As JSON, which also says how large rollouts are prefetched, and as text, with the settings in force."""
-    assert main(["info", "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
+    facts = json.loads(ran("info", "--json").out)
     assert (facts["fastgae"], facts["numpy"]) == (fastgae.__version__, np.__version__)
     for shown, backend in zip(facts["backends"], fastgae.backends(), strict=True):
         assert {**shown, "targets": tuple(shown["targets"])} == {**backend._asdict(), "target": shown["target"]}
@@ -42,11 +40,10 @@ def test_info(capsys, monkeypatch, under):
 
     monkeypatch.setattr(info, "LARGE_CALLS", 0)
     under(FASTGAE_BACKEND="numpy", FASTGAE_NUM_THREADS="3")
-    assert main(["info"]) == 0
-    text = capsys.readouterr().out
-    for words in (fastgae.__version__, np.__version__, "default backend numpy", "threads 3", *dispatch.ENVIRONMENT):
+    text = ran("info").out
+    shown = (fastgae.__version__, np.__version__, "default backend numpy", "threads 3", *dispatch.ENVIRONMENT)
+    for words in (*shown, "FASTGAE_NUM_THREADS 3"):
         assert words in " ".join(text.split())
-    assert "FASTGAE_NUM_THREADS 3" in " ".join(text.split())
     rows = {line.split()[0]: line for line in text.splitlines() if line.split()[1:2] in (["yes"], ["no"])}
     assert list(rows) == [backend.name for backend in fastgae.backends()]
     for shown, backend in zip(facts["backends"], fastgae.backends(), strict=True):
@@ -67,11 +64,10 @@ def test_info_needs_numpy_alone(python):
     assert missing["numba"]
 
 
-def test_info_reports_settings_that_cannot_be_honoured(under, capsys, monkeypatch):
+def test_info_reports_settings_that_cannot_be_honoured(under, ran, monkeypatch):
     monkeypatch.setattr(info, "LARGE_CALLS", 0)
     under(FASTGAE_BACKEND="fortran", FASTGAE_NUM_THREADS="0")
-    assert main(["info", "--json"]) == 1
-    facts = json.loads(capsys.readouterr().out)
+    facts = json.loads(ran("info", "--json", status=1).out)
     assert (facts["default_backend"], facts["num_threads"]) == (None, None)
     assert any("FASTGAE_BACKEND" in problem and "fortran" in problem for problem in facts["problems"])
     assert any("FASTGAE_NUM_THREADS" in problem for problem in facts["problems"])

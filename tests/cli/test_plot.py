@@ -8,18 +8,16 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from fastgae.cli import plot
-from fastgae.cli.main import main
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.mark.parametrize(("env_id", "suffix", "start"), [("CartPole-v1", "png", PNG), ("Pendulum-v1", "svg", b"<?xml")])
-def test_plot_is_written(env_id, suffix, start, tmp_path, capsys):
+def test_plot_is_written(env_id, suffix, start, tmp_path, ran):
     path = tmp_path / f"rollout.{suffix}"
-    assert main(["demo", "--env", env_id, "--num-envs", "2", "--num-steps", "210", "--plot", str(path)]) == 0
+    assert str(path) in ran("demo", "--env", env_id, "--num-envs", 2, "--num-steps", 210, "--plot", path).out
     assert path.read_bytes().startswith(start)
     assert path.stat().st_size > 10_000
-    assert str(path) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("steps", [1, 60])

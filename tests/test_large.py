@@ -10,7 +10,7 @@ import pytest
 
 import fastgae
 from support.backends import WITH_KERNELS, needs_cpp
-from support.cases import assert_same_bits
+from support.cases import assert_same_bits, env_major
 
 WIDE, LONG, ONE_ROW, BY_THREADS = (551, 4099), (70_001, 33), (3, 33_003), (901, 4099)
 OPTIONS = {"plain": (), "many": ("truncated", "final_values", "mask", "gamma"), "normalize": ("normalize",)}
@@ -36,17 +36,13 @@ def call_of(size, dtype="f4", names=()):
     return plain | {name: more[name] for name in names}
 
 
-def in_layout(call, layout):
-    """Return the call with time first or last, and with rows that do not follow each other in memory."""
-    if layout == "padded":
-        return {
-            name: np.pad(given, ((0, 0), (0, 3)))[:, :-3] if np.ndim(given) == 2 else given
-            for name, given in call.items()
-        }
-    if layout == "time last":
-        turned = {name: given.T.copy() if np.ndim(given) == 2 else given for name, given in call.items()}
-        return turned | {"time_axis": 1}
-    return call
+def padded(call):
+    """Return the call with rows that do not follow each other in memory."""
+    wide = {name: np.pad(given, ((0, 0), (0, 3))) for name, given in call.items() if np.ndim(given) == 2}
+    return call | {name: given[:, :-3] for name, given in wide.items()}
+
+
+LAYOUTS = {"time first": dict, "time last": env_major, "padded": padded}
 
 
 @pytest.mark.parametrize(
@@ -63,18 +59,16 @@ def test_any_layout_place_and_number_of_threads(size, dtype, options):
     backends = [name for name in WITH_KERNELS if (dtype, name) != ("f8", "numba")]
     count = call["rewards"].size
     blocks = [np.empty(count + 16, dtype) for _ in expected]
-    for turn, layout in enumerate(("time first", "time last", "padded")):
-        given = in_layout(call, layout)
+    for turn, (layout, laid) in enumerate(LAYOUTS.items()):
+        given = laid(call)
         shape = given["rewards"].shape
         right = [np.ascontiguousarray(array.T) if layout == "time last" else array for array in expected]
         for number, backend in enumerate(backends):
             every = options == "plain" and layout != "padded"  # in two turns, one for each layout
             some = how[(number + turn) % 2 :: 2] if every else how[number % 3 : number % 3 + 1]
             for num_threads, starts in some:
-                out = tuple(
-                    None if start is None else block[start : start + count].reshape(shape)
-                    for block, start in zip(blocks, starts, strict=True)
-                )
+                places = zip(blocks, starts, strict=True)
+                out = tuple(at if at is None else block[at : at + count].reshape(shape) for block, at in places)
                 for block in blocks:
                     block.fill(np.nan)
                 fastgae.gae(**given, out=out, backend=backend, num_threads=num_threads)

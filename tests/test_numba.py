@@ -12,7 +12,7 @@ import fastgae
 from fastgae._call import MOMENT_STEPS
 from support.backends import BACKENDS
 from support.bad_arguments import read_only
-from support.cases import assert_same_bits, make_case
+from support.cases import assert_same_bits, env_major, make_case
 from test_pieces import HOSTILE, not_numbers, spikes
 
 if "numba" not in BACKENDS:
@@ -135,9 +135,7 @@ def test_every_option_in_both_layouts(function, dtype, axis, names):
         given |= {"returns_lambda": 0.5, "tail_normalized": True, "leaky": 0.25, "c_clip": 0.8, "advantage_clip": 1.5}
         given["rho_clip"] = 0.7 if steps > 3 else 1e300  # which is infinite in float32
         call = {"gamma" if name == "rows" else name: given[name] for name in names.split()}
-        if axis:
-            call = {name: each.T.copy() if np.ndim(each) == 2 else each for name, each in call.items()}
-        compute = partial(getattr(fastgae, function), **call, time_axis=axis)
+        compute = partial(getattr(fastgae, function), **env_major(call) if axis else call)
         assert_same_bits(compute(backend="numba"), compute(backend="numpy"), f"{steps} steps of {envs} envs")
 
 

@@ -13,7 +13,7 @@ import pytest
 import fastgae
 from fastgae._call import Call
 from support.backends import CPP, WITH_KERNELS
-from support.cases import assert_same_bits
+from support.cases import assert_same_bits, env_major
 
 STEPS = 20_000
 COEFFICIENTS = [(0.99, 0.95), (0.999, 0.96), (0.99, 0.0), (0.5, 0.5), (1.0, 1.0)]
@@ -70,7 +70,7 @@ def test_numbers_that_are_not_forgotten(dtype):
         for (number, make), (begin, envs) in product(enumerate(HOSTILE), ((0, 1), (1, 3))):
             columns = np.s_[..., 4 * number + begin : 4 * number + begin + envs]
             some = {name: each[columns].copy() for name, each in call.items()}
-            turned = {name: each.T.copy() for name, each in some.items()} | {"time_axis": 1}
+            turned = env_major(some)
             for backend in WITH_KERNELS:
                 what = f"{make.__name__}, {envs} envs, {backend}, {how}"
                 for given in (some, turned):

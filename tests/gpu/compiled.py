@@ -19,10 +19,10 @@ from triton.backends.nvidia.compiler import CUDABackend, get_ptxas, sm_arch_from
 import fastgae
 from fastgae._interop.libraries import FUNCTIONS
 from speed.gpu.compiled import TOOLS, compile_for
-from support.cases import make_case
+from support.cases import env_major, make_case
 from support.drawn import drawn
 
-from .device import dense, env_major, narrowed, tensor, tensors
+from .device import dense, narrowed, tensor, tensors
 
 # A multiplication and an addition that are rounded once, or that ptxas may make one, or denormals that become 0.
 IN_PTX = re.compile(r"\b(?:fma|mad)\.\S*f(?:16|32|64)\S*|\b(?:add|sub|mul)\.(?!rn)\S*f(?:16|32|64)\S*|\S+\.ftz\S*")

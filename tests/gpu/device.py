@@ -56,11 +56,6 @@ def narrowed(given, dtype):
     return {name: t.to(dtype) if torch.is_tensor(t) and t.is_floating_point() else t for name, t in given.items()}
 
 
-def env_major(arguments):
-    flipped = {name: given.T if np.ndim(given) == 2 else given for name, given in arguments.items()}
-    return {**flipped, "time_axis": 1}
-
-
 def dense(arguments):
     """Return the arguments with final values of all steps: to count the truncated steps would wait for the GPU."""
     first, final = next(iter(arguments.values())), arguments.get("final_values")

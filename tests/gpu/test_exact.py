@@ -7,7 +7,7 @@ import torch
 import fastgae
 from fastgae._interop.libraries import FUNCTIONS
 from support.backends import DTYPES
-from support.cases import BOOTSTRAPS, FLAGS, assert_same_bits, make_case
+from support.cases import BOOTSTRAPS, FLAGS, assert_same_bits, env_major, make_case
 from support.drawn import drawn
 
 from .device import (
@@ -18,7 +18,6 @@ from .device import (
     called,
     check,
     dense,
-    env_major,
     narrowed,
     tensor,
     tensors,

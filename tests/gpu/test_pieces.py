@@ -12,10 +12,10 @@ from fastgae._backends.triton import recursion
 from fastgae._backends.triton.kernels import recursion as kernels
 from fastgae._backends.triton.plan import Plan
 from fastgae._interop import torch_devices
-from support.cases import assert_same_bits, make_case
+from support.cases import assert_same_bits, env_major, make_case
 from support.functions import parameters
 
-from .device import DEVICE, called, check, env_major, sliced, tensors
+from .device import DEVICE, called, check, sliced, tensors
 
 MET, MISSED = 1.7, 1e-3  # the warm-up with which every piece begins with the right numbers, and hardly any piece
 

@@ -79,6 +79,12 @@ def _arrays(size, dtype, flags, bootstrap, seed):
     return arrays
 
 
+def env_major(arguments):
+    """Return the arguments of a call with time along the last axis, in memory, too."""
+    turned = {name: given.T.copy() if np.ndim(given) == 2 else given for name, given in arguments.items()}
+    return {**turned, "time_axis": 1}
+
+
 def difference(got, expected):
     """Say how the shape, dtype or bits of an array differ, or "". NaN has no sign and payload that are promised."""
     if got.dtype != expected.dtype or got.shape != expected.shape:

@@ -11,6 +11,9 @@ import numpy as np
 from fastgae import compat
 from fastgae.compat._anywhere import Body, Coefficient, Coefficients, Discounts, Integers, Like, Numbers
 
+from .cases import assert_same_bits
+from .functions import arrays_of
+
 SIZE = STEPS, ENVS = 7, 4
 ACTIONS = 3
 BATCH = ENVS, STEPS  # time along the last axis
@@ -147,6 +150,7 @@ NUMPY_CALLS = {
     "rllib": call(compat.rllib.compute_value_targets),
     "tianshou": call(compat.tianshou._gae, axes=ONE_ENV),
 }
+IN_TORCH, IN_NUMPY = {**CALLS, **TORCH_CALLS}, {**CALLS, **NUMPY_CALLS}
 
 
 def of_numpy(given, dtype):
@@ -171,3 +175,15 @@ def tensor_of(given, dtype):
     import torch  # here, because it is not installed everywhere
 
     return torch.from_numpy(np.array(given)).to(getattr(torch, dtype))
+
+
+def assert_same_tensors(name, results, expected, close=("rlax retrace_continuous",)):
+    """Assert the dtype and the bits of the results of a call. Close ones have an exponential, torch's own."""
+    import torch
+
+    for got, right in zip(arrays_of(results), arrays_of(expected), strict=True):
+        assert got.dtype == right.dtype, name
+        if name in close:
+            torch.testing.assert_close(got.cpu(), right)
+        else:
+            assert_same_bits(got.cpu().double().numpy(), right.double().numpy(), name)

@@ -52,6 +52,12 @@ def converted(arguments, convert):
     return {name: convert(given) if isinstance(given, np.ndarray) else given for name, given in arguments.items()}
 
 
+def split(arguments, kind=np.ndarray):
+    """Return the arguments that are arrays of a kind, and the others."""
+    arrays = {name: given for name, given in arguments.items() if isinstance(given, kind)}
+    return arrays, {name: given for name, given in arguments.items() if name not in arrays}
+
+
 def arrays_of(result):
     return tuple(result) if isinstance(result, tuple | list) else (result,)
 

@@ -15,7 +15,7 @@ from fuzz.calls import Given, upper_halves
 from fuzz.run import SETTINGS
 from fuzz.strategy import calls
 from support.cases import assert_same_bits
-from support.functions import arrays_of
+from support.functions import arrays_of, converted, split
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")
@@ -63,8 +63,7 @@ def eager(convert, function, arguments):
 
 
 def jitted(function, arguments):
-    arrays = {name: of_jax(each) for name, each in arguments.items() if isinstance(each, np.ndarray)}
-    others = {name: each for name, each in arguments.items() if name not in arrays}
+    arrays, others = split(converted(arguments, of_jax), jax.Array)
     return outcome(jax.jit(lambda **arrays: function(**arrays, **others)), arrays)
 
 

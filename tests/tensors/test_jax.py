@@ -13,7 +13,7 @@ from fastgae._support import memory
 from fastgae.compat import rlax
 from support.cases import assert_same_bits, make_case
 from support.drawn import drawn
-from support.functions import arrays_of, converted
+from support.functions import arrays_of, converted, split
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -31,15 +31,14 @@ def jax_arrays(arguments):
     return converted(arguments, jax.device_put)  # jnp.asarray compiles a program for each shape
 
 
-def split(arguments):
+def split_call(arguments):
     """The arrays, of JAX, and the other arguments."""
-    arrays = {name: given for name, given in arguments.items() if isinstance(given, np.ndarray)}
-    return jax_arrays(arrays), {name: given for name, given in arguments.items() if name not in arrays}
+    return split(jax_arrays(arguments), jax.Array)
 
 
 def jitted(function, arguments):
     """A program of a call, and the arrays that it takes."""
-    arrays, others = split(arguments)
+    arrays, others = split_call(arguments)
     return jax.jit(lambda arrays: function(**arrays, **others)), arrays
 
 
@@ -207,7 +206,7 @@ def test_jit_and_vmap(name):
     """Of some of the arguments, each along an axis of its own, in vmap and in vmap of vmap."""
     for number, (function, arguments) in enumerate(drawn(name)[:4]):
         calls, axes, stacks = batches_of(function, arguments, number)
-        arrays, others = split({name: given for name, given in arguments.items() if name not in axes})
+        arrays, others = split_call({name: given for name, given in arguments.items() if name not in axes})
         call = lambda batch, f=function, a=arrays, o=others: f(**batch, **a, **o)  # noqa: E731
         mapped = jax.vmap(call, (axes,))
         expected = stacked([function(**each) for each in calls])
@@ -242,7 +241,7 @@ def test_vmap_is_one_call(name, monkeypatch):
 )
 def test_vmap_over_a_number_of_the_whole_call(function, arguments, name):
     numbers = np.array([0.25, 0.5], np.float32)
-    arrays, others = split({**arguments, name: None})
+    arrays, others = split_call({**arguments, name: None})
     got = jax.vmap(lambda number: function(**arrays, **{**others, name: number}))(jnp.asarray(numbers))
     assert_answers(got, stacked([function(**{**arguments, name: number}) for number in numbers]))
 
@@ -329,7 +328,7 @@ def test_vmap_of_a_wrong_time_axis():
 
 @pytest.mark.parametrize("jit", [False, True])
 def test_gradients_end(jit):
-    arrays, others = split(ROLLOUT)
+    arrays, others = split_call(ROLLOUT)
 
     def loss(values):
         return (fastgae.gae(**{**arrays, "values": values}, **others).advantages * values).sum()

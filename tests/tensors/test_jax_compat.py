@@ -7,7 +7,7 @@ import fastgae
 from fastgae.compat import rlax
 from support.cases import assert_same_bits
 from support.compat_calls import CALLS, prepared
-from support.functions import arrays_of
+from support.functions import arrays_of, split
 
 from .test_gradients import QUICKLY
 
@@ -28,11 +28,10 @@ def of_jax(given, dtype):
     return jax.device_put(np.asarray(given).astype({"int64": "int32"}.get(dtype, dtype)))  # jnp compiles the conversion
 
 
-def split(name, dtypes=("float32",)):
+def call_of(name, dtypes=("float32",)):
     """The function, its arrays in these dtypes, and its other arguments."""
     function, given = prepared(CALLS[name], dtypes, of_jax)
-    arrays = {key: each for key, each in given.items() if isinstance(each, jax.Array)}
-    return function, arrays, {key: each for key, each in given.items() if key not in arrays}
+    return function, *split(given, jax.Array)
 
 
 def assert_answers(got, expected):
@@ -48,7 +47,7 @@ def assert_answers(got, expected):
 @pytest.mark.parametrize("name", NAMES)
 def test_results_are_floats(name, mix):
     dtypes, expected = MIXES[mix]
-    function, arrays, others = split(name, dtypes)
+    function, arrays, others = call_of(name, dtypes)
     results = function(**arrays, **others)
     right = arrays_of(function(**prepared(CALLS[name], ["float64"])[1]))
     close = 0.2 if expected == "bfloat16" else 1e-4
@@ -70,7 +69,7 @@ def test_results_are_floats(name, mix):
 @pytest.mark.parametrize("name", NAMES)
 def test_jit_of_everything(name):
     """Coefficients are traced, too. JAX rounds them to float32, so the eager call gets them rounded."""
-    function, arrays, others = split(name)
+    function, arrays, others = call_of(name)
     rounded = {key: type(each)(np.float32(each)) for key, each in others.items()}
     static = [key for key, each in others.items() if isinstance(each, int)]
     assert_answers(jax.jit(function, static_argnames=static)(**arrays, **others), function(**arrays, **rounded))
@@ -79,7 +78,7 @@ def test_jit_of_everything(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_vmap_and_scan(name):
     """Three calls with other numbers in the first argument, the others the same in all calls."""
-    function, arrays, others = split(name)
+    function, arrays, others = call_of(name)
     first = CALLS[name][2][0]
     batch = jax.numpy.stack([arrays[first], -arrays[first], 2 * arrays[first]])
 
@@ -100,7 +99,7 @@ def test_vmap_and_scan(name):
 
 @pytest.mark.parametrize("name", ["brax", "cleanrl"])
 def test_gradients_end(name):
-    function, arrays, others = split(name)
+    function, arrays, others = call_of(name)
     first = CALLS[name][2][0]
 
     def loss(given):
@@ -131,7 +130,7 @@ def test_traced_values_beside_rewards_of_numpy():
 
 
 def test_a_guard_of_transfers():
-    function, arrays, others = split("cleanrl", ["bfloat16"])  # computed in float32
+    function, arrays, others = call_of("cleanrl", ["bfloat16"])  # computed in float32
     expected = function(**arrays, **others)
     with jax.transfer_guard("disallow"):
         results = function(**arrays, **others)
@@ -140,19 +139,19 @@ def test_a_guard_of_transfers():
 
 def test_integers_where_float64_is_on():
     with jax.enable_x64(True):
-        function, arrays, others = split("cleanrl", ["int32"])
+        function, arrays, others = call_of("cleanrl", ["int32"])
         assert {each.dtype.name for each in arrays_of(function(**arrays, **others))} == {"float64"}
 
 
 def test_functions_of_torch_libraries():
     function, given = prepared(CALLS["paper2code one env"], convert=of_jax)
     assert_answers(jax.jit(function)(**given), function(**given))
-    function, arrays, others = split("verl")
+    function, arrays, others = call_of("verl")
     assert_answers(jax.jit(lambda arrays: function(**arrays, **others))(arrays), function(**arrays, **others))
 
 
 def test_another_device(monkeypatch):
-    function, arrays, others = split("cleanrl")
+    function, arrays, others = call_of("cleanrl")
     expected = function(**arrays, **others)
     monkeypatch.setattr("fastgae._interop.jax.beyond_the_cpu", lambda sharding: ["CudaDevice(id=0)"])
     assert_answers(function(**arrays, **others), expected)  # computed where the arrays are

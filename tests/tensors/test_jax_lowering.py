@@ -23,7 +23,7 @@ from fastgae._backends.xla.loops import UNROLLED  # noqa: E402
 from fastgae._interop import jax_xla  # noqa: E402
 
 from .test_gradients import QUICKLY  # noqa: E402
-from .test_jax import NAMES, OF_ENVS, assert_answers, jitted, lowered, of_shards, sharded, split  # noqa: E402
+from .test_jax import NAMES, OF_ENVS, assert_answers, jitted, lowered, of_shards, sharded, split_call  # noqa: E402
 
 ROLLOUT = make_case((17, 6), np.float32, bootstrap="final_dense").arguments()
 
@@ -138,7 +138,7 @@ def test_wrong_shapes_and_types_are_errors_while_jax_traces(monkeypatch, compile
                 given = {**arguments, wrong: bad}
                 with pytest.raises((TypeError, ValueError)) as expected:
                     function(**given)
-                arrays, others = split(given)
+                arrays, others = split_call(given)
                 with pytest.raises(type(expected.value)) as got:
                     jax.eval_shape(lambda arrays, f=function, o=others: f(**arrays, **o), arrays)
                 of_jax = str(expected.value).replace("complex128", "complex64")

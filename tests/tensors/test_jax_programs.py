@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import fastgae
-from support.cases import make_case
+from support.cases import env_major, make_case
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 from fastgae._backends.xla import loops  # noqa: E402
 from fastgae._interop import jax_xla  # noqa: E402
 
-from .test_jax import assert_answers, jitted, split, stacked  # noqa: E402
+from .test_jax import assert_answers, jitted, split_call, stacked  # noqa: E402
 from .test_jax_kernels import interpreted  # noqa: E402
 from .test_jax_lowering import alone  # noqa: E402
 
@@ -40,7 +40,7 @@ def test_shapes(only):
     for number, shape in enumerate([(0, 3), (3, 0), (3, 1), (7, 5), (8, 3), (14, 4), (15, 9), (1, 1), (64, 3)]):
         case = make_case(shape, np.float32, "random", "final_dense").arguments()
         if number % 2:
-            case = {name: a.T.copy() if np.ndim(a) == 2 else a for name, a in case.items()} | {"time_axis": 1}
+            case = env_major(case)
         program, arrays = jitted(fastgae.gae, case)
         assert_answers(program(arrays), fastgae.gae(**case))
         if number == 3:
@@ -57,7 +57,7 @@ def test_dtypes(only):
     assert_answers(program(narrow), expected)
     with jax.enable_x64(True):
         arguments = make_case((9, 4), np.float64, bootstrap="last_values").arguments()
-        assert_answers(program(split(arguments)[0]), fastgae.gae(**arguments))
+        assert_answers(program(split_call(arguments)[0]), fastgae.gae(**arguments))
 
 
 def test_batches(only):

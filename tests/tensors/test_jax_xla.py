@@ -24,7 +24,7 @@ pytest.importorskip("fastgae._core")
 jnp = jax.numpy
 from fastgae._interop import jax_xla  # noqa: E402
 
-from .test_jax import NAMES, OF_ENVS, assert_answers, jitted, of_shards, sharded, split  # noqa: E402
+from .test_jax import NAMES, OF_ENVS, assert_answers, jitted, of_shards, sharded, split_call  # noqa: E402
 
 ERRORS = (ValueError, jax.errors.JaxRuntimeError)  # which one depends on who waits for the results
 CSRC = Path(__file__).parents[2] / "csrc"
@@ -105,7 +105,7 @@ def test_trajectories_become_environments(no_python):
     given = {**CASE.arguments(), "gamma": np.linspace(0.5, 1, 6, dtype=np.float32)}
     given.update(terminated=CASE.terminated[:, 0], gae_lambda=np.full(17, 0.9, np.float32))
     of_each = {"rewards": 1, "values": 1, "truncated": 1, "final_values": 1, "last_values": 0, "gamma": 0}
-    arrays, others = split(given)
+    arrays, others = split_call(given)
     axes = ({name: of_each.get(name) for name in arrays},)
     program = jax.jit(jax.vmap(lambda arrays: fastgae.gae(**arrays, **others), axes, 1))
     text = program.lower(arrays).as_text()

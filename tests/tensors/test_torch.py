@@ -13,7 +13,7 @@ from fastgae._call import NUMBERS, Role, names_of
 from fastgae._interop.libraries import FUNCTIONS
 from support.cases import assert_same_bits, make_case
 from support.drawn import drawn
-from support.functions import arrays_of, converted
+from support.functions import arrays_of, converted, split
 
 torch = pytest.importorskip("torch")
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
@@ -240,9 +240,8 @@ def test_lists_of_tensors_are_refused():
     """Results would be NumPy arrays, because a list belongs to no library."""
     rows = list(tensor(ROLLOUT["rewards"]))
     for name, given in (("rewards", rows), ("values", tuple(rows)), ("rewards", [list(row) for row in rows])):
-        with pytest.raises(
-            TypeError, match=rf"{name} is a \w+ of torch arrays: pass one array, torch.stack\("
-        ) as error:
+        match = rf"{name} is a \w+ of torch arrays: pass one array, torch.stack\("
+        with pytest.raises(TypeError, match=match) as error:
             fastgae.gae(**{**ROLLOUT, name: given})
         stacked = eval(str(error.value).partition("pass one array, ")[2], {"torch": torch, name: given})
         assert torch.equal(stacked, tensor(ROLLOUT["rewards"]))
@@ -252,8 +251,7 @@ def test_lists_of_tensors_are_refused():
 def test_compiled(name, compiled):
     """Four calls in one program, for which torch looks at the code of fastgae once."""
     function, calls = FUNCTIONS[name], [arguments for _, arguments in drawn(name)[:4]]
-    arrays = [{name: tensor(a) for name, a in given.items() if isinstance(a, np.ndarray)} for given in calls]
-    others = [{name: a for name, a in given.items() if not isinstance(a, np.ndarray)} for given in calls]
+    arrays, others = zip(*(split(tensors(given), torch.Tensor) for given in calls), strict=True)
     program = compiled(lambda arrays: [function(**a, **o) for a, o in zip(arrays, others, strict=True)])
     for got, arguments in zip(program(arrays), calls, strict=True):
         assert_answers(got, function(**arguments))
@@ -329,10 +327,9 @@ def test_compiled_out(compiled):
         with pytest.raises(Exception, match=error):  # torch wraps the ValueError
             function(out, **tensors(ROLLOUT))
     first = torch.zeros(1, 17, 6)
+    call = torch.vmap(lambda *out: fastgae.gae(**{**tensors(ROLLOUT), "rewards": out[0] + 1}, out=out))
     with pytest.raises(ValueError, match=r"out has shape .*float64; expected .*float32"):
-        torch.vmap(lambda *out: fastgae.gae(**{**tensors(ROLLOUT), "rewards": out[0] + 1}, out=out))(
-            first, first.double()
-        )
+        call(first, first.double())
     assert not first.any(), "wrote to an array"
     with pytest.raises(TypeError, match="out must be a tensor, got str"):
         torch.vmap(lambda rewards: fastgae.normalize(rewards, out="ab"))(first)
@@ -358,10 +355,9 @@ def test_what_is_no_number_in_transforms():
         ({"last_values": "1e3"}, "last_values must be a tensor or a number"),
         ({"terminated": [0] * 17}, "terminated must be a tensor or a number"),
     ):
+        call = torch.func.vmap(lambda rewards, c=changed: fastgae.gae(**{**given, "rewards": rewards, **c}).returns)
         with pytest.raises(TypeError, match=error):
-            torch.func.vmap(lambda rewards, c=changed: fastgae.gae(**{**given, "rewards": rewards, **c}).returns)(
-                torch.zeros(2, *given["rewards"].shape)
-            )
+            call(torch.zeros(2, *given["rewards"].shape))
     with pytest.raises(TypeError, match=r"values has no numbers in torch\.func"):
         torch.func.vmap(lambda values: fastgae.gae(np.ones(3), values, None, last_values=0.0))(torch.ones(2, 3))
     with pytest.raises(TypeError, match=r"gamma has no numbers in torch\.func"):
@@ -417,9 +413,8 @@ def test_compiled_errors(compiled):
 
 def test_recorded_programs_compute_with_other_numbers():
     """What records a program would take the results of NumPy for constants."""
-    given, others = (
-        tensors(make_case((17, 6), np.float32, bootstrap="last_values", seed=seed).arguments()) for seed in (1, 2)
-    )
+    cases = (make_case((17, 6), np.float32, bootstrap="last_values", seed=seed) for seed in (1, 2))
+    given, others = (tensors(case.arguments()) for case in cases)
     coefficients = {name: given.pop(name) for name in ("gamma", "gae_lambda")}
 
     def targets(*arrays):
@@ -484,10 +479,7 @@ def test_settings_have_the_types_of_their_annotations():
 def test_16_bits_in_every_function(name, narrow):
     """They are computed in float32, and may be flags; coefficients keep their dtype."""
     for function, arguments in drawn(name):
-        numbers = {
-            place: tensor(given).to(narrow)
-            for place, given in arguments.items()
-            if place in (*NUMBERS, *FLAGS) and isinstance(given, np.ndarray)
-        }
+        arrays = split(tensors(arguments), torch.Tensor)[0].items()
+        numbers = {place: given.to(narrow) for place, given in arrays if place in (*NUMBERS, *FLAGS)}
         wide = {place: given.float().numpy() for place, given in numbers.items()}
         assert_answers(function(**{**tensors(arguments), **numbers}), function(**{**arguments, **wide}))

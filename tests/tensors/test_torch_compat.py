@@ -3,14 +3,11 @@
 import pytest
 
 from support.cases import assert_same_bits
-from support.compat_calls import CALLS, TORCH_CALLS, prepared, tensor_of
-from support.functions import arrays_of
+from support.compat_calls import IN_TORCH, assert_same_tensors, prepared, tensor_of
+from support.functions import arrays_of, split
 
 torch = pytest.importorskip("torch")
-EVERY = {**CALLS, **TORCH_CALLS}
-
-
-LIBRARIES = tuple(dict.fromkeys(name.split()[0] for name in EVERY))
+LIBRARIES = tuple(dict.fromkeys(name.split()[0] for name in IN_TORCH))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -19,38 +16,31 @@ def test_compiled(library, compiled):
 
     One library's by the compiler that users have, which does not fuse a product and a sum on a CPU.
     """
-    calls = {name: prepared(call, convert=tensor_of) for name, call in EVERY.items() if name.split()[0] == library}
-    arrays, others, expected = {}, {}, {}
-    for name, (function, given) in calls.items():
-        expected[name] = arrays_of(function(**given))
-        arrays[name] = {key: each for key, each in given.items() if isinstance(each, torch.Tensor)}
-        others[name] = {key: each for key, each in given.items() if key not in arrays[name]}
+    calls = {name: prepared(call, convert=tensor_of) for name, call in IN_TORCH.items() if name.split()[0] == library}
+    expected = {name: function(**given) for name, (function, given) in calls.items()}
+    both = {name: split(given, torch.Tensor) for name, (_, given) in calls.items()}
 
     def program(arrays):
-        return {name: function(**arrays[name], **others[name]) for name, (function, _) in calls.items()}
+        return {name: function(**arrays[name], **both[name][1]) for name, (function, _) in calls.items()}
 
-    results = compiled(program, "inductor" if library == "sample_factory" else "aot_eager")(arrays)
+    way = "inductor" if library == "sample_factory" else "aot_eager"
+    results = compiled(program, way)({name: arrays for name, (arrays, _) in both.items()})
     for name, result in results.items():
-        for got, right in zip(arrays_of(result), expected[name], strict=True):
-            assert got.dtype == right.dtype
-            if name == "rlax retrace_continuous":  # torch has an exponential of its own
-                torch.testing.assert_close(got, right)
-            else:
-                assert_same_bits(got.numpy(), right.numpy(), name)
+        assert_same_tensors(name, result, expected[name])
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", IN_TORCH)
 def test_tensors_that_are_not_on_the_default_device(name):
-    function, given = prepared(EVERY[name], convert=tensor_of)
+    function, given = prepared(IN_TORCH[name], convert=tensor_of)
     expected = arrays_of(function(**given))
     with torch.device("meta"):
         results = arrays_of(function(**given))
     assert_same_bits(results, expected)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", IN_TORCH)
 def test_no_derivative_flows_in_transformations(name):
-    function, given = prepared(EVERY[name], convert=tensor_of)
+    function, given = prepared(IN_TORCH[name], convert=tensor_of)
     floats = {each: array for each, array in given.items() if getattr(array, "dtype", None) == torch.float32}
 
     def total(floats):
@@ -63,7 +53,7 @@ def test_no_derivative_flows_in_transformations(name):
 
 
 def test_actions_of_8_bits_are_no_mask():
-    function, given = prepared(EVERY["rlax retrace"], convert=tensor_of)
+    function, given = prepared(IN_TORCH["rlax retrace"], convert=tensor_of)
     batch = {name: each.byte() if name.startswith("a_") else each for name, each in given.items()}
     got = torch.vmap(lambda r_t: function(**{**batch, "r_t": r_t}))(given["r_t"][None])[0]
     assert_same_bits(got.numpy(), function(**given).numpy())

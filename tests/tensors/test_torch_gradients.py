@@ -8,22 +8,25 @@ import pytest
 import fastgae
 from support.cases import assert_same_bits
 from support.drawn import drawn
-from support.functions import arrays_of
+from support.functions import arrays_of, converted
 
 from .test_gradients import KEEPING
 
 torch = pytest.importorskip("torch")
 
 
+def float64_in(given):
+    return {each: array for each, array in given.items() if getattr(array, "dtype", None) == torch.float64}
+
+
 @pytest.mark.parametrize("name", KEEPING)
 def test_derivatives(name):
     for function, arguments in drawn(name, np.float64)[:4]:
-        given = {each: torch.from_numpy(array) for each, array in arguments.items() if isinstance(array, np.ndarray)}
-        numbers = {each: array.requires_grad_() for each, array in given.items() if array.dtype == torch.float64}
+        given = converted(arguments, torch.from_numpy)
+        numbers = float64_in(given)
+        names, numbers = [*numbers], tuple(array.requires_grad_() for array in numbers.values())
 
-        names, numbers = [*numbers], tuple(numbers.values())
-
-        def call(*numbers, stop=False, function=function, names=names, others=arguments | given):
+        def call(*numbers, stop=False, function=function, names=names, others=given):
             return function(**{**others, **dict(zip(names, numbers, strict=True)), "stop_gradients": stop})
 
         for kept, stopped in zip(*(arrays_of(call(*numbers, stop=stop)) for stop in (False, True)), strict=True):
@@ -71,10 +74,10 @@ def test_transforms(compiled):
 def test_a_batch_of_losses(name):
     """The gradients through ``vmap`` are those of its calls, also where results are constants in a loss."""
     for function, arguments in drawn(name, np.float64)[:2]:
-        given = {each: torch.from_numpy(array) for each, array in arguments.items() if isinstance(array, np.ndarray)}
-        numbers = {each: array for each, array in given.items() if array.dtype == torch.float64}
+        given = converted(arguments, torch.from_numpy)
+        numbers = float64_in(given)
 
-        def loss(numbers, stop, function=function, others=arguments | given):
+        def loss(numbers, stop, function=function, others=given):
             results = arrays_of(function(**{**others, **numbers, "stop_gradients": stop}))
             return sum(((result - next(iter(numbers.values()))) ** 2).sum() for result in results)
 

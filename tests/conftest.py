@@ -113,18 +113,29 @@ def under(monkeypatch):
 
 
 @pytest.fixture
-def failure(capsys):
-    """Run a command that must fail; its status, and the one line in which it ends."""
+def ran(capsys):
+    """Run a command that must end with this status, and return what it prints, as ``out`` and ``err``."""
 
-    def run(*arguments):
+    def run(*arguments, status=0):
         try:
-            status = main([*map(str, arguments)])
-        except SystemExit as ended:
-            status = ended.code
-        captured = capsys.readouterr()
-        assert (status in (1, 2), captured.out) == (True, ""), arguments
-        assert captured.err.count("\n") == 1, captured.err
-        return status, captured.err
+            ended = main([*map(str, arguments)])
+        except SystemExit as error:
+            ended = error.code
+        printed = capsys.readouterr()
+        assert ended == status, (arguments, printed)
+        return printed
+
+    return run
+
+
+@pytest.fixture
+def failure(ran):
+    """Run a command that must fail, and return the one line that it prints."""
+
+    def run(*arguments, status=2):
+        printed = ran(*arguments, status=status)
+        assert (printed.out, printed.err.count("\n")) == ("", 1), (arguments, printed)
+        return printed.err
 
     return run
 

@@ -14,15 +14,12 @@ from fastgae.cli import info
 from fastgae.cli.main import main
 
 
-def test_version_help_and_examples(ran, capsys):
+def test_version_help_and_examples(ran):
     for arguments, shown in (
         (["--version"], f"fastgae {fastgae.__version__}\n"),
         *(([command, "--help"], f"examples:\n  fastgae {command}") for command in ("info", "demo", "diagnose")),
     ):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 0
-        assert shown in capsys.readouterr().out
+        assert shown in ran(*arguments).out
     help_text = ran(status=2).err
     assert all(word in help_text for word in ("info", "demo", "examples:"))
 
@@ -67,7 +64,7 @@ def test_a_closed_stdout_is_no_error(monkeypatch, capsys):
 
 
 COMPLETED = """
-source {script}
+source fastgae.bash
 COMP_WORDS=(fastgae {typed})
 COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
 _shtab_fastgae
@@ -76,12 +73,9 @@ echo "${{COMPREPLY[@]}}"
 
 
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("bash"), reason="needs a bash of this century")
-def test_completion_in_bash(tmp_path, capsys):
+def test_completion_in_bash(tmp_path, ran):
     pytest.importorskip("shtab")
-    with pytest.raises(SystemExit) as ended:
-        main(["--print-completion", "bash"])
-    assert ended.value.code == 0
-    (tmp_path / "fastgae.bash").write_text(capsys.readouterr().out)
+    (tmp_path / "fastgae.bash").write_text(ran("--print-completion", "bash").out)
     (tmp_path / "rollout.npz").touch()
     for typed, completed in (
         ('""', "info compute demo diagnose"),
@@ -89,16 +83,14 @@ def test_completion_in_bash(tmp_path, capsys):
         ("diagnose roll", "rollout.npz"),
         ("compute --memory 1GB -o roll", "rollout.npz"),
     ):
-        code = COMPLETED.format(script="fastgae.bash", typed=typed)
+        code = COMPLETED.format(typed=typed)
         done = subprocess.run(["bash", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
         assert done.stdout.split() == completed.split()
 
 
 def test_completion_without_shtab(monkeypatch, failure):
     monkeypatch.setitem(sys.modules, "shtab", None)
-    status, message = failure("--print-completion", "zsh")
-    assert status == 2
-    assert "pip install '.[completion]'" in message
+    assert "pip install '.[completion]'" in failure("--print-completion", "zsh")
 
 
 BROKEN_BY_NUMPY = """

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import fastgae
-from fastgae.cli.main import main
 from fastgae.data import Critic, compute, on_table
 
 from .recorded import ROWS, assert_same_bits, computed, limit, read, refused, write
@@ -159,7 +158,7 @@ def test_places_of_results(tmp_path, recorded):
     compute(tmp_path / "0.parquet", out, **ENDS)  # a file is all of the source
 
 
-def test_ways_out(tmp_path, capsys):
+def test_ways_out(tmp_path, ran):
     """Of a step that was dropped, a column named dones, and swapped names."""
     dropped = rows(episode=[0] * 3, step=[0, 1, 3])
     refused(r"step 1 is followed by step 3: .*no column be the step: columns=.*None}", dropped, **ENDS)
@@ -171,14 +170,11 @@ def test_ways_out(tmp_path, capsys):
     swapped = r"unknown role reward; .*do you mean columns={'rewards': 'reward'}\?"
     refused(swapped, rows(reward=[0]), columns={"reward": "rewards"}, error=ValueError, **ENDS)
     source = write(dropped, tmp_path / "a.parquet", 1)
-    assert main(["compute", str(source), "--ends", "terminated", "--column", "step="]) == 0
-    for option in (["compute", str(source), "--end", "terminated"], ["--versio"]):
-        with pytest.raises(SystemExit) as stopped:
-            main(option)
-        assert stopped.value.code == 2
+    ran("compute", source, "--ends", "terminated", "--column", "step=")
+    for option in (["compute", source, "--end", "terminated"], ["--versio"]):
+        ran(*option, status=2)
     (tmp_path / "roll.pt").write_bytes(b"PK\3\4 of torch")
-    assert main(["diagnose", str(tmp_path / "roll.pt")]) == 2
-    assert "roll.pt" in capsys.readouterr().err
+    assert "roll.pt" in ran("diagnose", tmp_path / "roll.pt", status=2).err
 
 
 @pytest.mark.parametrize("name", [b"x\xff.parquet", b"run:1.parquet", b"s3:1.parquet"])

@@ -10,19 +10,7 @@ from support.backends import DTYPES
 from support.cases import BOOTSTRAPS, FLAGS, assert_same_bits, env_major, make_case
 from support.drawn import drawn
 
-from .device import (
-    DEVICE,
-    PLACES,
-    as_c,
-    assert_bits,
-    called,
-    check,
-    dense,
-    narrowed,
-    tensor,
-    tensors,
-    transposed,
-)
+from .device import DEVICE, PLACES, as_c, assert_bits, called, check, dense, narrowed, tensor, tensors, transposed
 
 # Around the edges of turns and of the lanes of a program, and small, because the interpreter takes its time. A GPU has
 # some turns under way, and 129 steps are more turns than these.

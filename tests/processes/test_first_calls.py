@@ -6,20 +6,18 @@ from support.backends import BACKENDS
 
 FIRST_CALLS = """
 import sys, threading
+from concurrent.futures import ThreadPoolExecutor
 import numpy as np, fastgae
 
 rewards, values, terminated = np.ones((4, 3)), np.ones((5, 3)), np.zeros((4, 3), bool)
 together = threading.Barrier(8)
 
-def work():
+def work(_):
     together.wait()
     fastgae.gae(rewards, values, terminated, backend=sys.argv[1])
 
-threads = [threading.Thread(target=work) for _ in range(8)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
+with ThreadPoolExecutor(8) as pool:
+    list(pool.map(work, range(8)))
 print("done")
 """
 

@@ -255,12 +255,9 @@ def overlapping(good):
     return memory[1:], memory[:-1]
 
 
-def first_of(change):
-    return lambda good: (change(good[0]), good[1])
-
-
-def second_of(change):
-    return lambda good: (good[0], change(good[1]))
+def one_of_two(place, change):
+    """Change one of the two arrays of ``out``."""
+    return lambda good: tuple(change(array) if number == place else array for number, array in enumerate(good))
 
 
 VALUES = {
@@ -370,8 +367,8 @@ VALUES = {
         "nothing": (always((None, None)), WRONG),
         "the same twice": (lambda good: (good[0], good[0]), WRONG),
         "overlapping": (overlapping, WRONG),
-        **{f"{name} first": (first_of(change), error) for name, (change, error) in ARRAYS_TO_FILL.items()},
-        **{f"{name} second": (second_of(change), error) for name, (change, error) in ARRAYS_TO_FILL.items()},
+        **{f"{name} first": (one_of_two(0, change), error) for name, (change, error) in ARRAYS_TO_FILL.items()},
+        **{f"{name} second": (one_of_two(1, change), error) for name, (change, error) in ARRAYS_TO_FILL.items()},
     },
     "array": {**OUT, **ARRAYS_TO_FILL, "a pair": (lambda good: (good, good), UNREADABLE)},
     "switch": {

@@ -1,4 +1,4 @@
-"""fastgae.testing calls functions of torch, also with gradients, and compiled functions of JAX."""
+"""fastgae.testing calls functions of torch, also with gradients, compiled ones of JAX, and the loops of the corpus."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fastgae.testing import identify
-from loops import environments
+from loops import environments, in_jax, in_torch
+from test_loops import check
 
 
 def of_torch(rewards, values, dones, next_value, gamma=0.99, lam=0.95):
@@ -56,3 +57,8 @@ def test_a_loop_in_numpy_gets_arrays_of_numpy():
     """JAX would take its shorter arrays, too, because it reads the last row in place of one that does not exist."""
     for name in ("ikostrikov", "epymarl", "pymarl"):
         assert "; passed as numpy " in identify(environments.corpus[name].function).arguments
+
+
+@pytest.mark.parametrize("corpus", [in_torch.corpus, in_jax.corpus], ids=["torch", "jax"])
+def test_loops_of_the_corpus(corpus):
+    check(corpus)

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -197,20 +197,10 @@ def test_ctrl_c_while_python_looks_on(monkeypatch):
 
 def test_threads():
     program, arrays = jitted(fastgae.gae, ROLLOUT | {"carry_over": False})
-    expected, faults = fastgae.gae(**ROLLOUT), []
-
-    def run():
-        for _ in range(50):
-            for result, right in zip(program(arrays), expected, strict=True):
-                if not np.array_equal(result, right):
-                    faults.append(result)
-
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
+    expected = fastgae.gae(**ROLLOUT)
+    with ThreadPoolExecutor(4) as pool:
+        for results in pool.map(lambda _: [np.asarray(program(arrays)) for _ in range(50)], range(4)):
+            assert all(np.array_equal(got, expected) for got in results)
 
 
 def test_devices():

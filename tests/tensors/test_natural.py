@@ -1,5 +1,7 @@
 """The messages of natural mistakes with arrays of torch and of JAX."""
 
+import re
+
 import pytest
 
 import fastgae
@@ -8,14 +10,12 @@ from support import natural
 
 def test_with_tensors():
     for given, advice in natural.in_torch(pytest.importorskip("torch")):
-        with pytest.raises((TypeError, ValueError)) as caught:
+        with pytest.raises((TypeError, ValueError), match=re.escape(advice)):
             fastgae.gae(**given)
-        assert advice in str(caught.value), advice
 
 
 def test_in_programs_of_jax():
     jax = pytest.importorskip("jax")
     for function, advice in natural.in_jax(jax):
-        with pytest.raises((TypeError, ValueError)) as caught:
+        with pytest.raises((TypeError, ValueError), match=re.escape(advice)):
             jax.jit(function)(jax.numpy.ones((4, 3)))
-        assert advice in str(caught.value), advice

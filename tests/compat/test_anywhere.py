@@ -86,9 +86,9 @@ def test_two_devices(monkeypatch):
     _, here = tensors("cleanrl")
     with pytest.raises(TypeError, match=r"values is on cuda:0, .*pass values\.cpu\(\)"):
         function(**{**here, "values": there["values"]})
-    with pytest.raises(
-        TypeError, match=r"dones is on cpu, and rewards is on cuda:0: pass dones\.to\(rewards\.device\)"
+    for dones, match in (
+        (here["dones"], r"dones is on cpu, and rewards is on cuda:0: pass dones\.to\(rewards\.device\)"),
+        (here["dones"].numpy(), r"dones is not a tensor, .* torch\.as_tensor\(dones, device=rewards\.device\)"),
     ):
-        function(**{**there, "dones": here["dones"]})
-    with pytest.raises(TypeError, match=r"dones is not a tensor, .* torch\.as_tensor\(dones, device=rewards\.device\)"):
-        function(**{**there, "dones": here["dones"].numpy()})
+        with pytest.raises(TypeError, match=match):
+            function(**{**there, "dones": dones})

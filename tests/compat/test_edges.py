@@ -7,7 +7,7 @@ import pytest
 
 from fastgae.compat import rlax, rsl_rl, tianshou, trl, verl
 from support.cases import assert_same_bits, make_case
-from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, prepared
+from support.compat_calls import CALLS, IN_NUMPY, STEPS, prepared
 from support.functions import arrays_of
 
 from .test_arguments import TABLE
@@ -16,7 +16,7 @@ from .test_arguments import TABLE
 def test_no_steps():
     names = ["brax", "cleanrl", "paper2code", "rl_games", "rl_games masks", "rllib", "rsl_rl", "skrl"]
     for name in (*names, *(name for name in CALLS if name.startswith("rlax"))):
-        function, given = prepared({**CALLS, **NUMPY_CALLS}[name])
+        function, given = prepared(IN_NUMPY[name])
         none = {key: each[STEPS:] if len(np.atleast_1d(each)) >= STEPS - 1 else each for key, each in given.items()}
         assert {len(result) for result in arrays_of(function(**none))} == {0}, name
     for name in ("torchrl td_lambda", "torchrl td_lambda advantage"):
@@ -104,9 +104,8 @@ def test_arrays_of_any_form():
             return array if array.dtype == np.float32 else array.tolist()  # discounts stay float32
         return array.astype(flags if array.dtype == bool else array.dtype.newbyteorder(), order="F")
 
-    calls = {**CALLS, **NUMPY_CALLS}
-    for name, flags in product(calls.keys() - {"labml", "pufferlib"}, ("list", ">i2", ">f8")):
-        function, given = prepared(calls[name], ["float64"])
+    for name, flags in product(IN_NUMPY.keys() - {"labml", "pufferlib"}, ("list", ">i2", ">f8")):
+        function, given = prepared(IN_NUMPY[name], ["float64"])
         got = function(**{key: changed(each, flags) if np.ndim(each) else each for key, each in given.items()})
         assert_same_bits(arrays_of(got), arrays_of(function(**given)), name)
 
@@ -146,7 +145,7 @@ def one_token(tokens):
     ],
 )
 def test_refused(name, changed, error, match):
-    function, given = prepared({**CALLS, **NUMPY_CALLS}[name])
+    function, given = prepared(IN_NUMPY[name])
     with pytest.raises(error, match=match):
         function(**{**given, **changed})
 

@@ -478,12 +478,9 @@ def test_refusals():
         rollout = next(collect(envs, policy, 4))
         with pytest.raises(ValueError, match=r"value_function must .* of 12 .* \(12, 3\), not \(12,\)$"):
             rollout.arguments(lambda observations: observations)
-        with pytest.raises(ValueError, match=r"values must have a number for each of 12 .*, got shape \(3,\)"):
-            rollout.arguments(value_of, np.zeros(3))
-        with pytest.raises(
-            ValueError, match=rf"values must have .*, got shape \({NUM_ENVS}, 4\), not \(4, {NUM_ENVS}\)"
-        ):
-            rollout.arguments(value_of, np.zeros((NUM_ENVS, 4)))
+        for shape, got in ((3, r"\(3,\)"), ((NUM_ENVS, 4), rf"\({NUM_ENVS}, 4\), not \(4, {NUM_ENVS}\)")):
+            with pytest.raises(ValueError, match=f"values must have a number for each of 12 .*, got shape {got}"):
+                rollout.arguments(value_of, np.zeros(shape))
         for shape in ((4, NUM_ENVS, 1), (4 * NUM_ENVS,)):
             assert rollout.arguments(value_of, np.zeros(shape))["values"].shape == (4, NUM_ENVS)
         envs.metadata = {}

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from support.compat_calls import CALLS, NUMPY_CALLS, of_numpy, prepared, tensor_of
+from support.compat_calls import CALLS, IN_NUMPY, of_numpy, prepared, tensor_of
 from support.functions import arrays_of
 
 # Which dtypes the numbers have, by turns, the dtype of the results in NumPy, and in torch.
@@ -32,9 +32,9 @@ def called(call, dtypes, convert=of_numpy):
     return arrays_of(function(**given))
 
 
-@pytest.mark.parametrize("name", [*CALLS, *NUMPY_CALLS])
+@pytest.mark.parametrize("name", IN_NUMPY)
 def test_numpy(name):
-    call = _, _, numbers = {**CALLS, **NUMPY_CALLS}[name]
+    call = _, _, numbers = IN_NUMPY[name]
     exact = called(call, ["float64"])
     for mix, (dtypes, expected, _) in MIXES.items():
         got = called(call, dtypes)
@@ -61,7 +61,7 @@ def test_torch():
 
 
 def test_pufferlib_does_not_fill_integers():
-    function, arguments, _ = NUMPY_CALLS["pufferlib"]
+    function, arguments, _ = IN_NUMPY["pufferlib"]
     advantages = arguments["advantages"].astype(int)
     with pytest.raises(TypeError, match="advantages has dtype int64"):
         function(**{**arguments, "advantages": advantages})

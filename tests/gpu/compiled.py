@@ -49,11 +49,8 @@ def found_in_machine_code(binary, architecture):
         without = ptx.replace("div.rn.", "add.rn.").replace("sqrt.rn.", "neg.")
         if without != ptx:
             Path(folder, "kernel.ptx").write_text(without)
-            assembler = [
-                get_ptxas(architecture).path,
-                "--fmad=false",
-                f"--gpu-name={sm_arch_from_capability(architecture)}",
-            ]
+            gpu = sm_arch_from_capability(architecture)
+            assembler = [get_ptxas(architecture).path, "--fmad=false", f"--gpu-name={gpu}"]
             subprocess.run([*assembler, f"{folder}/kernel.ptx", "-o", cubin], check=True)
         code = TOOLS / "nvdisasm", "-c", "--no-dataflow", cubin
         sass = subprocess.run(code, check=True, capture_output=True, text=True).stdout

@@ -14,6 +14,7 @@ from speed.gpu import command, compiled, contenders
 from .device import DEVICE
 
 NEEDS = {"torchrl": "torchrl", "jax": "jax", "scan": "jax", "associative": "jax"}
+HAS_KERNEL = "_dispatch_has_kernel_for_dispatch_key"
 
 
 @pytest.fixture(autouse=True)
@@ -24,12 +25,8 @@ def _pufferlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "pufferlib", library)
     monkeypatch.setitem(sys.modules, "pufferlib._C", library._C)
     monkeypatch.setattr(torch.ops, "pufferlib", SimpleNamespace(compute_puff_advantage=compute_puff_advantage))
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    monkeypatch.setattr(
-        torch._C,
-        "_dispatch_has_kernel_for_dispatch_key",
-        lambda name, device: name.startswith("pufferlib::") or has(name, device),
-    )
+    has = getattr(torch._C, HAS_KERNEL)
+    monkeypatch.setattr(torch._C, HAS_KERNEL, lambda name, device: name.startswith("pufferlib::") or has(name, device))
     contenders.kernel_of_pufferlib.cache_clear()
 
 
@@ -52,7 +49,7 @@ def test_a_turn_waits_for_the_loads_that_it_needs():
 
 def test_nvcc_compiles_the_kernel_of_pufferlib(monkeypatch):
     sources_of = []
-    monkeypatch.setattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", lambda name, device: False)
+    monkeypatch.setattr(torch._C, HAS_KERNEL, lambda name, device: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(cpp_extension, "load", lambda name, sources, **how: sources_of.extend(sources))
     assert contenders.kernel_of_pufferlib() is compute_puff_advantage

@@ -217,9 +217,8 @@ def test_few_and_long_sums_are_computed_in_stages(monkeypatch, staged):
     few = recursion.MOST_STAGED * recursion._multiprocessors(None)
     for steps, envs in ((recursion.STAGED_STEPS, few), (recursion.STAGED_STEPS - 1, few), (2048, few + 1)):
         rewards = torch.ones((1, 1), device=DEVICE).expand(steps, envs)
-        planned = torch_devices._checked(
-            fastgae.gae, {"rewards": rewards, "values": rewards, "terminated": rewards, "last_values": 0.0, **SUM}, None
-        ).advantages.plan
+        given = {**dict.fromkeys(("rewards", "values", "terminated"), rewards), "last_values": 0.0, **SUM}
+        planned = torch_devices._checked(fastgae.gae, given, None).advantages.plan
         assert (len(planned.steps) > 1) == (steps >= recursion.STAGED_STEPS and envs <= few)
 
 

@@ -21,9 +21,8 @@ def _taxi():
     places = np.array([100, 20, 4, 1]), np.array([5, 5, 5, 4])
 
     def parts(state):
-        return np.concatenate(
-            [np.eye(5, dtype=np.float32)[state // by % many] for by, many in zip(*places, strict=True)]
-        )
+        digits = [state // by % many for by, many in zip(*places, strict=True)]
+        return np.concatenate([np.eye(5, dtype=np.float32)[digit] for digit in digits])
 
     return gymnasium.wrappers.TransformObservation(env, parts, gymnasium.spaces.Box(0, 1, (20,), np.float32))
 

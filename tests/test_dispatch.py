@@ -216,15 +216,11 @@ main(["info", "--json"])
 """
     lines = python(NO_CORE + NO_NUMBA + NO_TRITON + FAILING + code, check=False).stdout.split("\n", 1)
     report, info = map(json.loads, lines)
-    for way, *words in (
-        ("numba", "no numba"),
-        ("cpp", "not built"),
-        ("backend=", "not built"),
-        ("FASTGAE_CPU", "'baseline'"),
-    ):
+    reasons = {"numba": "no numba", "cpp": "not built", "backend=": "not built", "FASTGAE_CPU": "'baseline'"}
+    for way, reason in reasons.items():
         error, message, cause_type, _ = report[way]
         assert (error, cause_type) == ("BackendUnavailableError", "ModuleNotFoundError")
-        assert [word for word in (way, *words) if word not in message] == []
+        assert [word for word in (way, reason) if word not in message] == []
     assert report["unknown"][0] == "ValueError"
     assert report["numpy"] == report["fallen back"] == [None] * 4
     assert report["before"] == 0

@@ -48,11 +48,8 @@ def test_more_instructions_and_missing_counts_are_red():
 def test_instructions_of_the_heap_are_not_counted_but_its_calls_are(tmp_path):
     """What it takes for a block depends on all blocks before, such as the text of a path."""
     lines = ["ob=(1) /x/fastgae/_core.so", "fn=(1) gae", "10 100"]
-    for function, library in (
-        ("memcpy", "libc.so.6"),
-        ("malloc", "libc.so.6"),
-        ("operator new(unsigned long)", "libstdc++.so.6"),
-    ):
+    libraries = {"memcpy": "libc.so.6", "malloc": "libc.so.6", "operator new(unsigned long)": "libstdc++.so.6"}
+    for function, library in libraries.items():
         number = len(lines)
         lines += [f"cob=({number}) /lib/{library}", f"cfn=({number}) {function}", "calls=2 50", "10 7"]
     lines += [

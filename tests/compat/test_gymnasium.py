@@ -21,6 +21,7 @@ NUM_ENVS, ROWS = 3, 60
 MODES = list(AutoresetMode)
 # Windows of one row, windows that cut episodes, their last step and the reset after it off, and the whole.
 WINDOWS = [1, 7, 20, ROWS]
+NUMBERS = ("rewards", "terminated", "truncated")
 ROWS_OF = ("observations", "actions", "rewards", "terminated", "truncated", "valid")
 
 
@@ -102,12 +103,12 @@ def make(mode, env=Walk, vector=SyncVectorEnv):
 
 
 def changing(change):
-    """Return a wrapper that changes what ``step`` returns."""
+    """Return a wrapper with other results of ``step``: those that a function of all results returns by name."""
 
     class Changing(gymnasium.vector.VectorWrapper):
         def step(self, actions):
-            *results, info = self.env.step(actions)
-            return change(*results, info=info)
+            results = dict(zip(("seen", *NUMBERS, "info"), self.env.step(actions), strict=True))
+            return tuple((results | change(results)).values())
 
     return Changing
 
@@ -192,7 +193,7 @@ def test_reset_rows_count_for_no_episode(mode):
 
 
 def test_flags_of_reset_rows_end_no_episode():
-    flagged = changing(lambda seen, rewards, ends, cuts, info: (seen, rewards, ends, np.ones_like(cuts), info))
+    flagged = changing(lambda given: {"truncated": np.ones_like(given["truncated"])})
     (rollout,) = rollouts(AutoresetMode.NEXT_STEP, wrapper=flagged)
     assert rollout.valid.sum() == NUM_ENVS  # a flag of a reset row makes the next row one, too
     assert rollout.episode_lengths.tolist() == [1] * NUM_ENVS
@@ -386,28 +387,22 @@ def test_the_mode_is_that_of_the_envs_and_not_of_their_class(mode):
 )
 def test_final_observations_that_are_missing(change):
     with pytest.raises(ValueError, match=r'info\["final_obs"\] of a step must be an array of 3 observations'):
-        rollouts(AutoresetMode.SAME_STEP, wrapper=changing(lambda *results, info: (*results, change(info))))
+        rollouts(AutoresetMode.SAME_STEP, wrapper=changing(lambda given: {"info": change(given["info"])}))
+
+
+OF_EACH = "of envs must have a number for each of 3 .*, got shape"
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (
-            lambda *results, info: (*results, {name: np.ones((NUM_ENVS, 99)) for name in info}),
+            lambda given: {"info": dict.fromkeys(given["info"], np.ones((NUM_ENVS, 99)))},
             r'info\["final_obs"\] does not fit into Box.*: a wrapper of obs',
         ),
-        (
-            lambda seen, rewards, *flags, info: (seen, rewards, *(each * 0.5 for each in flags), info),
-            "terminated of envs must hold 0 or 1, got",
-        ),
-        (
-            lambda seen, rewards, *flags, info: (seen, rewards.sum(), *flags, info),
-            r"rewards of envs must have a number for each of 3 .*, got shape \(\), not \(3,\)",
-        ),
-        (
-            lambda seen, rewards, ends, cuts, info: (seen, rewards, ends, cuts[:1], info),
-            r"truncated of envs must have a number for each of 3 .*, got shape \(1,\), not \(3,\)",
-        ),
+        (lambda given: {name: given[name] * 0.5 for name in NUMBERS[1:]}, "terminated of envs must hold 0 or 1, got"),
+        (lambda given: {"rewards": given["rewards"].sum()}, rf"rewards {OF_EACH} \(\), not \(3,\)"),
+        (lambda given: {"truncated": given["truncated"][:1]}, rf"truncated {OF_EACH} \(1,\), not \(3,\)"),
     ],
 )
 def test_what_environments_must_return(change, message):
@@ -416,9 +411,9 @@ def test_what_environments_must_return(change, message):
 
 
 def test_columns_of_environments(mode):
-    columns = changing(lambda seen, *numbers, info: (seen, *(each[:, np.newaxis] for each in numbers), info))
+    columns = changing(lambda given: {name: given[name][:, np.newaxis] for name in NUMBERS})
     (plain,), (rollout,) = rollouts(mode), rollouts(mode, wrapper=columns)
-    for name in ("rewards", "terminated", "truncated"):
+    for name in NUMBERS:
         np.testing.assert_array_equal(getattr(rollout, name), getattr(plain, name), strict=True)
 
 

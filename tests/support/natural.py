@@ -17,15 +17,20 @@ ROW = np.ones(ENVS, np.float32)
 FLAGS = np.zeros(SHAPE, bool)
 TRUNCATED = FLAGS.copy()
 TRUNCATED[1, 1] = TRUNCATED[3, 0] = True
+LENGTHS = np.array([4, 2, 3])
 RESULT = fastgae.gae(ONES, LONGER, FLAGS)
-
-
-def good(**changes):
-    return {"rewards": ONES, "values": LONGER, "terminated": FLAGS, **changes}
+ARE_LENGTHS = "if these are lengths, pass mask=np.arange(4)"
+AN_ARRAY = "expected an array of NumPy, torch or JAX, or a list"
+IN_COMPAT = "as in the library of that name, it is in fastgae.compat"
 
 
 def call(**changes):
-    return partial(fastgae.gae, **{**good(values=ONES, last_values=ROW), **changes})
+    good = {"rewards": ONES, "values": ONES, "terminated": FLAGS, "last_values": ROW}
+    return partial(fastgae.gae, **{**good, **changes})
+
+
+def env_major(**changes):
+    return call(**{"rewards": ONES.T, "values": ONES.T, "time_axis": 1, **changes})
 
 
 def get(name):
@@ -83,12 +88,12 @@ CALLS = [
     (call(backend="NumPy"), "do you mean 'numpy'?"),
     (call(backend="avx2"), "do you mean 'cpp:avx2'?"),
     (call(device="cuda"), "results are on the device of the first argument"),
-    (call(mask=np.array([4, 2, 3])), "if these are lengths, pass mask=np.arange(4)[:, None] < mask"),
+    (call(mask=LENGTHS), f"{ARE_LENGTHS}[:, None] < mask"),
     (
-        lambda: fastgae.gae(ONES.T, ONES.T, None, last_values=0.0, mask=np.array([4, 2, 3]), time_axis=1),
-        "if these are lengths, pass mask=np.arange(4) < mask[:, None]",
+        env_major(terminated=None, last_values=0.0, mask=LENGTHS),
+        f"{ARE_LENGTHS} < mask[:, None]",
     ),
-    (call(terminated=np.array([4, 2, 3])), "it has one number per env, and one per step is needed"),
+    (call(terminated=LENGTHS), "it has one number per env, and one per step is needed"),
     (
         lambda: fastgae.gae(ONES.T, ONES.T, None, last_values=0.0, mask=ROW[:, None] == 1, time_axis=1),
         "it has one number per env, and one per step is needed",
@@ -98,7 +103,7 @@ CALLS = [
         "the value after the last step is missing: pass last_values, next_values, or values with one more row along",
     ),
     (call(last_values=None), "; where that step terminated an episode, the value is not read: pass 0"),
-    (packed(np.array([4, 2, 3])), "these are lengths: pass np.cumsum([0, *lengths])"),
+    (packed(LENGTHS), "these are lengths: pass np.cumsum([0, *lengths])"),
     (packed(np.array([0, 4, 6])), "pass np.append(cu_seqlens, 9)"),
     (packed(np.array([0, 4, 6]), SHAPE), "gae takes a padded batch, with mask and time_axis=1"),
     (packed([0, 1, 9], last_values=np.ones(4)), "expected one number, or one per sequence, (2,)"),
@@ -117,10 +122,7 @@ CALLS = [
     (call(rewards=ONES[..., None], values=ONES[..., None]), "squeeze the last axis of rewards: rewards[..., 0]"),
     (partial(fastgae.gae, ONES[:, :1], ONES[:, :1], FLAGS[:, :1], last_values=ONES[:, 0]), "it fits time_axis=1"),
     (call(terminated=LONGER), "pass terminated[1:], else terminated[:-1]"),
-    (
-        call(rewards=ONES.T, values=ONES.T, terminated=LONGER.T, time_axis=1),
-        "terminated[:, 1:], else terminated[:, :-1]",
-    ),
+    (env_major(terminated=LONGER.T), "terminated[:, 1:], else terminated[:, :-1]"),
     (call(mask=LONGER), "it has a row too many: pass mask[1:] or mask[:-1]"),
     (call(truncated=LONGER, final_values=ONES), "pass truncated[1:], else truncated[:-1]"),
     (call(terminated=FLAGS.T), "its axes are in another order than those of rewards"),
@@ -149,7 +151,7 @@ CALLS = [
     (call(lam=0.95), "pass gae_lambda"),
     (call(dones=FLAGS), "pass terminated, the flags that env.step returned"),
     (call(next_done=ROW), "np.concatenate([dones[1:], next_done[np.newaxis]])"),
-    (get("compute_gae"), "call fastgae.gae; as in the library of that name, it is in fastgae.compat.brax and"),
+    (get("compute_gae"), f"call fastgae.gae; {IN_COMPAT}.brax and"),
     (get("GAE"), "call fastgae.gae; "),
     (get("lambda_returns"), "call fastgae.td_lambda; "),
     (get("compute_returns"), "call fastgae.discounted_returns; "),
@@ -197,8 +199,8 @@ CALLS = [
     (lambda: fastgae.discounted_returns(ONES, FLAGS, 0.99), "expected rewards' shape, (4, 3): pass numbers by name"),
     (lambda: fastgae.normalize(ONES, 0.5), "expected advantages' shape, (4, 3): pass numbers by name"),
     (lambda: fastgae.discounted_returns(ONES, FLAGS, FLAGS), "truncated is given, but the value after a truncated"),
-    (call(rewards={"rewards": ONES}), "rewards is of type dict; expected an array of NumPy, torch or JAX, or a list"),
-    (call(values=len), "expected an array of NumPy, torch or JAX, or a list: call it, and pass what it returns"),
+    (call(rewards={"rewards": ONES}), f"rewards is of type dict; {AN_ARRAY}"),
+    (call(values=len), f"{AN_ARRAY}: call it, and pass what it returns"),
     (call(terminated={1.0}), "terminated is of type set; expected an array"),
     (call(values=RESULT), "values is a GAEResult, which holds two arrays: pass one, such as result.advantages"),
     (lambda: fastgae.normalize(RESULT), "advantages is a GAEResult, which holds two arrays: pass one, such as"),
@@ -211,11 +213,8 @@ CALLS = [
         "pass it instead of next_values or of the last row of values",
     ),
     (get("torch"), "functions take and return arrays of NumPy, torch and JAX as they are"),
-    (get("RolloutBuffer"), "as in the library of that name, it is in fastgae.compat.stable_baselines3"),
-    (
-        get("compute_gae_advantage_return"),
-        "call fastgae.gae; as in the library of that name, it is in fastgae.compat.verl",
-    ),
+    (get("RolloutBuffer"), f"{IN_COMPAT}.stable_baselines3"),
+    (get("compute_gae_advantage_return"), f"call fastgae.gae; {IN_COMPAT}.verl"),
     (imported("fastgae", "GAE"), "it is in fastgae.compat.labml and fastgae.compat.torchrl"),
     (imported("fastgae", "compute_gae"), "call fastgae.gae; as in the library of that name, it is in"),
     (imported("fastgae.compat", "sb3"), "use fastgae.compat.stable_baselines3"),
@@ -310,10 +309,7 @@ CALLS = [
     (groups(2), "for groups of this size, pass np.arange(4) // groups"),
     (lambda: fastgae.group_advantages(ONES, 3), "of this size, pass np.arange(12).reshape((4, 3)) // groups"),
     # types and numbers
-    (
-        call(rewards="rewards.npy"),
-        "rewards is text, 'rewards.npy'; expected an array of NumPy, torch or JAX, or a list",
-    ),
+    (call(rewards="rewards.npy"), f"rewards is text, 'rewards.npy'; {AN_ARRAY}"),
     (
         call(rewards=ONES.astype(object)),
         "rewards has dtype object; expected floats of 16, 32 or 64 bits, or integers: ",
@@ -325,7 +321,7 @@ CALLS = [
         "groups has shape (2,); expected rewards' shape, (2, 3); if a row of rewards holds the tokens of one answer,",
     ),
     (lambda: fastgae.group_advantages(np.ones((2, 3)), [0, 1]), "to one prompt, np.repeat(groups, 3).reshape((2, 3))"),
-    (call(values=iter([1.0])), "values is of type list_iterator; expected an array of NumPy, torch or JAX, or a list"),
+    (call(values=iter([1.0])), f"values is of type list_iterator; {AN_ARRAY}"),
     (call(terminated=np.full(SHAPE, np.nan)), "terminated must hold 0 or 1, got nan at index (0, 0)"),
     (call(gamma=95.0), "do you mean 0.95?"),
     (call(gae_lambda=-0.1), "gae_lambda must be in [0, 1], got -0.1"),
@@ -455,17 +451,15 @@ def in_torch(torch):
     """Yield mistakes with tensors."""
     ones, row, flags, meta = torch.ones(4, 3), torch.ones(3), torch.zeros(4, 3), torch.ones(4, 3, device="meta")
     given = {"rewards": ones, "values": ones, "terminated": flags, "last_values": row}
+    tracked = {"values": ones.clone().requires_grad_(), "stop_gradients": False}
     yield {**given, "last_values": torch.ones(4)}, "expected one number, or rewards' shape with one step, (1, 3)"
     yield {**given, "values": meta}, "values is on meta, where a tensor has no numbers: pass one on the CPU or on a GPU"
     yield {**given, "device": "cuda"}, "results are on the device of the first argument"
     yield {**given, "rewards": [row] * 4}, "rewards is a list of torch arrays: pass one array, torch.stack(rewards)"
     yield {**given, "rewards": ones.to_sparse()}, "rewards has layout torch.sparse_coo: pass rewards.to_dense()"
     yield {**given, "terminated": flags - 1}, "terminated must hold 0 or 1, got -1.0 at index (0, 0)"
-    yield {**given, "values": torch.nn.Linear(2, 1)}, "expected an array of NumPy, torch or JAX, or a list: call it"
-    yield (
-        {**given, "rewards": ONES, "values": ones.clone().requires_grad_(), "stop_gradients": False},
-        "convert rewards",
-    )
+    yield {**given, "values": torch.nn.Linear(2, 1)}, f"{AN_ARRAY}: call it"
+    yield {**given, "rewards": ONES, **tracked}, "convert rewards"
 
 
 def in_jax(jax):

@@ -143,10 +143,8 @@ def test_memory_is_shared(monkeypatch):
     monkeypatch.setattr("fastgae._interop.jax.SMALL", 0)  # which are copied
     monkeypatch.setattr(kept, lambda given, like: filled.extend(arrays_of(given)) or from_numpy(given, like))
     large = make_case((300, 64), np.float32, bootstrap="last_values")  # a small array is copied, which takes less time
-    for function, arguments in (
-        (fastgae.gae, large.arguments()),
-        (fastgae.reverse_scan, {"x": large.rewards, "decay": 0.5}),
-    ):
+    calls = {fastgae.gae: large.arguments(), fastgae.reverse_scan: {"x": large.rewards, "decay": 0.5}}
+    for function, arguments in calls.items():
         filled.clear()
         results = arrays_of(function(**jax_arrays(arguments)))
         for array, result in zip(filled, results, strict=True):
@@ -257,9 +255,8 @@ def test_vmap_with_one_number_for_all_envs_is_one_call(monkeypatch, of_each_call
         last = number if of_each_call else 0.37
         return fastgae.gae(rewards, values, None, last_values=last, mask=CASE.rewards > -1, time_axis=time_axis)
 
-    got = (jax.jit if time_axis else lambda function: function)(jax.vmap(call))(
-        jnp.asarray(batch), jnp.asarray(numbers)
-    )
+    mapped = jax.vmap(call)
+    got = (jax.jit(mapped) if time_axis else mapped)(jnp.asarray(batch), jnp.asarray(numbers))
     assert_answers(got, stacked([call(*each) for each in zip(batch, numbers, strict=True)]))
 
 
@@ -333,8 +330,8 @@ def test_gradients_end(jit):
     def loss(values):
         return (fastgae.gae(**{**arrays, "values": values}, **others).advantages * values).sum()
 
-    gradient = (jax.jit if jit else lambda function: function)(jax.grad(loss))(arrays["values"])
-    assert_same_bits(gradient, fastgae.gae(**ROLLOUT).advantages)
+    gradient = jax.grad(loss)
+    assert_same_bits((jax.jit(gradient) if jit else gradient)(arrays["values"]), fastgae.gae(**ROLLOUT).advantages)
 
 
 @pytest.mark.parametrize(

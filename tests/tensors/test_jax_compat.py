@@ -117,9 +117,8 @@ def test_vmap_over_float64_of_numpy():
     expected = [rlax.lambda_returns(r, d, r, 0.9) for r, d in zip(rewards, discounts, strict=True)]
     np.testing.assert_allclose(got, expected, rtol=1e-6)
     sums = jax.vmap(lambda r: fastgae.discounted_returns(r, None, last_values=0.0, stop_gradients=False))(rewards)
-    assert_same_bits(
-        sums, np.float32([fastgae.discounted_returns(r, None, last_values=0.0) for r in np.float32(rewards)])
-    )
+    expected = [fastgae.discounted_returns(r, None, last_values=0.0) for r in np.float32(rewards)]
+    assert_same_bits(sums, np.float32(expected))
 
 
 def test_traced_values_beside_rewards_of_numpy():

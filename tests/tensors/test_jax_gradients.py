@@ -88,9 +88,8 @@ def test_values_and_where_derivatives_run():
     for got in others:
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), got, right)
     ones, ends = jnp.ones((9, 4), int), np.ones((9, 4), bool)
-    of_integers = jax.grad(
-        lambda values: fastgae.gae(ones, values, ends, last_values=0, stop_gradients=False).advantages.sum()
-    )(CASE.values)
+    call = lambda values: fastgae.gae(ones, values, ends, last_values=0, stop_gradients=False)  # noqa: E731
+    of_integers = jax.grad(lambda values: call(values).advantages.sum())(CASE.values)
     assert (of_integers == -1).all()
 
 

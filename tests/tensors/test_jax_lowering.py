@@ -89,10 +89,8 @@ def test_constants_are_not_joined(no_module, steps, traced):
 def test_numbers_that_the_program_cannot_check(no_module):
     """A flag that is not 0 counts as 1, and missing final values are NaN. Outside of JAX, both are errors."""
     rewards = jnp.ones((3, 2))
-    half, one = (
-        jax.jit(lambda flags: fastgae.gae(rewards, rewards, flags, last_values=0.0))(rewards.at[1].set(flag))
-        for flag in (0.5, 1.0)
-    )
+    ended = jax.jit(lambda flags: fastgae.gae(rewards, rewards, flags, last_values=0.0))
+    half, one = (ended(rewards.at[1].set(flag)) for flag in (0.5, 1.0))
     assert_same_bits(half.advantages, one.advantages)
     cut, none = np.ones((3, 2), bool), np.zeros((3, 2), bool)
     ends = {"terminated": none, "truncated": cut, "last_values": 0.0}
@@ -171,11 +169,9 @@ def test_two_devices(no_module):
     each = of_shards(lambda r: call(r, mask=r > -1, normalize="per_env"))
     assert_same_bits(jax.jit(each)(sharded(rewards)), expected)
     kept = functools.partial(call, stop_gradients=False)
-    of_each, of_one = (
-        jax.jit(jax.grad(lambda r, call=call: call(r).sum()), compiler_options=QUICKLY)
-        for call in (of_shards(kept), kept)
-    )
-    np.testing.assert_allclose(of_each(sharded(rewards)), of_one(rewards), rtol=1e-6)
+    gradient = lambda call: jax.jit(jax.grad(lambda r: call(r).sum()), compiler_options=QUICKLY)  # noqa: E731
+    of_each, of_one = gradient(of_shards(kept))(sharded(rewards)), gradient(kept)(rewards)
+    np.testing.assert_allclose(of_each, of_one, rtol=1e-6)
 
 
 @pytest.mark.skipif(not hasattr(jax, "set_mesh"), reason="this JAX has no explicit axes")

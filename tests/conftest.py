@@ -18,6 +18,7 @@ from fastgae._support.project import DISTRIBUTION
 from fastgae._support.threads import usable_cpus
 from fastgae.cli.main import main
 from support.backends import BACKENDS, DTYPES
+from support.programs import python_path
 
 # Python looks for garbage among all objects, those of every imported module included, in 0.2 s each time.
 gc.set_threshold(*gc.get_threshold()[:2], 100)
@@ -80,11 +81,9 @@ def python(tmp_path):
     def run(code, *arguments, check=True, **environment):
         settings = ("FASTGAE_", "OMP_", "NUMBA_")
         ours = {name: value for name, value in os.environ.items() if not name.startswith(settings)}
-        package = str(Path(fastgae.__file__).parents[1])
-        paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
         done = subprocess.run(
             [sys.executable, "-P", "-c", code, *arguments],
-            env={**ours, "PYTHONPATH": paths, **environment},
+            env={**ours, "PYTHONPATH": python_path(), **environment},
             cwd=tmp_path,
             capture_output=True,
             text=True,

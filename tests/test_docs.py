@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import fastgae
 from fastgae._engine.dispatch import CHOICES, ENVIRONMENT
 from fastgae.cli.main import COMMANDS
 from support import pages
 from support.pages import SNIPPET, snippets
+from support.programs import python_path
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -33,10 +33,9 @@ def outcomes(pytestconfig):
     """From a page to what became of its snippets. A page is run once, in a new process, with pytest's warnings."""
     warnings = [*pytestconfig.getini("filterwarnings"), *(pytestconfig.getoption("pythonwarnings") or ())]
     warnings.append("ignore:This process:DeprecationWarning")  # which has threads of its libraries, and is forked
-    paths = [str(Path(fastgae.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     process = subprocess.Popen(
         [sys.executable, "-P", *(f"-W{each}" for each in warnings), pages.__file__],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        env={**os.environ, "PYTHONPATH": python_path()},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,11 +1,17 @@
 """The performance gate calls the right rows red. These tests give it numbers and time nothing."""
 
+import shutil
+from itertools import product
 from pathlib import Path
+
+import numpy as np
+import pytest
 
 import fastgae
 from speed import table
 from speed.gate import ab, accepted, command, counts, floors, instructions, planted, ratios
 from speed.gate.accepted import Line
+from speed.limit import streaming_add
 
 PAIR = ("cpp", "numpy")
 
@@ -141,3 +147,14 @@ def test_every_accepted_number_has_its_row_and_every_row_its_number():
     counted = {row.name for row in [*table.COUNTED, *table.COUNTED_BY_DEFAULT]}
     for key, targets in accepted.read("instructions").items():
         assert set().union(*targets.values()) == counted, key
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
+def test_the_addition_that_is_called_the_limit_adds_and_writes_nothing_else():
+    for size, offset in product((0, 1, 15, 16, 17, 33, 1000), (0, 1, 15)):
+        a, b = np.random.default_rng(size).standard_normal((2, size), np.float32)
+        room = np.full(size + 64, np.nan, np.float32)
+        out = room[offset:][:size]
+        streaming_add()(a, b, out)
+        assert np.array_equal(out, a + b)
+        assert np.isnan(room).sum() == 64

@@ -1,14 +1,11 @@
 """A numba that is installed and broken, in ways that were seen in the wild: nothing falls, and the cause is named."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
-import fastgae
 from support.backends import needs_numba
-from support.programs import CALL, NO_CORE
+from support.programs import CALL, NO_CORE, python_path
 
 # The package's __init__.py, the type of the error and a word of it.
 BROKEN = {
@@ -38,8 +35,7 @@ def broken(request, tmp_path):
     package = tmp_path / "first" / "numba"
     package.mkdir(parents=True)
     package.joinpath("__init__.py").write_text(source)
-    paths = [package.parent, Path(fastgae.__file__).parents[1], os.environ.get("PYTHONPATH")]
-    return {"PYTHONPATH": os.pathsep.join(map(str, filter(None, paths)))}, cause, word
+    return {"PYTHONPATH": python_path(package.parent)}, cause, word
 
 
 def seen(printed, *words):

@@ -1,4 +1,16 @@
-"""Programs for fresh interpreters: calls, failing calls, and imports that fail."""
+"""Programs for fresh interpreters, where these look for modules, calls, failing calls, and imports that fail."""
+
+import os
+from pathlib import Path
+
+import fastgae
+
+
+def python_path(*first):
+    """Return the PYTHONPATH of an interpreter that finds these folders first, and then this fastgae."""
+    folders = [*first, Path(fastgae.__file__).parents[1], os.environ.get("PYTHONPATH")]
+    return os.pathsep.join(map(str, filter(None, folders)))
+
 
 # A plain call may take a backend's short cut at once, any other only after its conversion.
 CALL = """

@@ -4,11 +4,10 @@ import os
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 
-import fastgae
+from support.programs import python_path
 
 # Before JAX starts. Its arrays lie on the first device unless a test says otherwise.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
@@ -21,11 +20,10 @@ def two_ranks():
     """Return a function that runs a program in two processes at a time; its first argument is 0 or 1."""
 
     def run(program, *arguments):
-        paths = os.pathsep.join(filter(None, [str(Path(fastgae.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
         ranks = [
             subprocess.Popen(
                 [sys.executable, "-P", "-c", program, str(rank), *arguments],
-                env={**os.environ, "PYTHONPATH": paths, "XLA_FLAGS": ""},
+                env={**os.environ, "PYTHONPATH": python_path(), "XLA_FLAGS": ""},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

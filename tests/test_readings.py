@@ -1,4 +1,4 @@
-"""identify calls functions of all forms and the corpus of loops, names what they compute, and says what stops it."""
+"""identify calls functions of all forms, names what they compute, and says what stops it."""
 
 import itertools
 from functools import wraps
@@ -8,10 +8,8 @@ import pytest
 
 import fastgae
 from fastgae.testing import assert_gae, identify
-from loops import environments, forms, tokens
+from loops import forms
 from support.identified import PEERS
-
-LINES, COLUMNS = 40, 100  # of one screen
 
 
 def text_of(found):
@@ -236,22 +234,3 @@ def test_functions_that_cannot_be_identified():
         identify(lambda rewards, values: rewards, names=["values"])
     with pytest.raises(TypeError, match="next_done has no done or starts beside it"):
         identify(lambda rewards, values, terminated, x: rewards, names={"x": "next_done"})
-
-
-def check(corpus):
-    for name, loop in corpus.items():
-        found = identify(loop.function, names=loop.names)
-        assert sorted(finding.detector for finding in found.findings) == sorted(loop.findings), f"{name}: {found}"
-        assert found.known, f"{name}: {found}"
-        assert found.call == loop.call or not loop.call, f"{name}: {found}"
-        assert tuple(found.outputs.values()) == loop.outputs, f"{name}: {found}"
-        assert found.error < 1e-5, f"{name}: {found}"
-        lines = str(found).splitlines()
-        assert len(lines) <= LINES, f"{name}: {found}"
-        assert max(map(len, lines)) <= COLUMNS, f"{name}: {found}"
-        assert loop.function.__name__ in found._repr_html_() if hasattr(loop.function, "__name__") else True
-
-
-@pytest.mark.parametrize("corpus", [environments.corpus, tokens.corpus], ids=["environments", "tokens"])
-def test_loops_in_numpy(corpus):
-    check(corpus)

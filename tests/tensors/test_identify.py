@@ -7,7 +7,7 @@ import torch
 
 from fastgae.testing import identify
 from loops import environments, in_jax, in_torch
-from test_readings import check
+from test_loops import check
 
 
 def of_torch(rewards, values, dones, next_value, gamma=0.99, lam=0.95):

@@ -241,16 +241,17 @@ def found_in(
             known.check(path, own, sum(part.rows for part in parts))
             found += parts
             files += [file for each in own for file in files_of(each)]
-    roles = {**known.columns, **(columns or {})} | ({} if rewards is None else {"rewards": Success.named(rewards)[0]})
     rows = Rows(found)
-    made = _with_folders(rows, paths, by_file).made  # so that no row for an episode makes these columns itself
-    rows = unnested(rows, {role: name for role, name in roles.items() if name not in made})
-    rows = _with_folders(rows, paths, by_file)
-    if not rows.count:
-        raise DataError(f"there are no rows in {', '.join(map(str, paths)) or THE_TABLE}")
+    in_folders = _with_folders(rows, paths, by_file)
     if name == "auto" and known is PLAIN:  # the names of the columns may show another
         marks = ((RLLIB, {"eps_id", "terminateds"}), (D4RL, {"rewards", "terminals"}))
-        known = next((each for each, mark in marks if mark <= {*rows.schema.names}), PLAIN)
+        known = next((each for each, mark in marks if mark <= {*in_folders.schema.names}), PLAIN)
+    roles = {**known.columns, **(columns or {})} | ({} if rewards is None else {"rewards": Success.named(rewards)[0]})
+    # So that no row for an episode makes the columns of folders itself.
+    roles = {role: name for role, name in roles.items() if name not in in_folders.made}
+    rows = _with_folders(unnested(rows, roles, known.next_state), paths, by_file)
+    if not rows.count:
+        raise DataError(f"there are no rows in {', '.join(map(str, paths)) or THE_TABLE}")
     return Found(known, paths, patterns, files, rows)
 
 

@@ -18,8 +18,8 @@ OF_STEPS = (*FLAGS, "mask", "next_values")  # roles whose lists have no item of 
 AT_ONCE = 1024  # rows to read in order to count their steps
 
 
-def unnested(rows: Rows, roles: Mapping[str, str | None]) -> Rows:
-    """Return rows that are steps; ``roles``: the name of the column of each role that the files may have."""
+def unnested(rows: Rows, roles: Mapping[str, str | None], following: Mapping[str, str]) -> Rows:
+    """Return rows that are steps; ``roles``: role -> column; ``following``: column of states -> that of next states."""
     names = rows.schema.names
     lists = {field.name for field in rows.schema if is_list(field.type)}
     if not rows.count or roles.get("rewards") not in lists or roles.get("step") in {*names} - lists:
@@ -27,7 +27,7 @@ def unnested(rows: Rows, roles: Mapping[str, str | None]) -> Rows:
     rows.check(names)
     path, _ = rows.place(0)
     with naming(path):
-        example = Lists.of(rows.read(0, 1, names).to_batches()[0], roles)
+        example = Lists.of(rows.read(0, 1, names).to_batches()[0], roles, following)
     found, row = list[Part](), 0
     for part in rows.parts:
         before = found[-1].first + found[-1].rows if found and part.first else 0
@@ -72,7 +72,7 @@ class Lists(NamedTuple):
     schema: pa.Schema = pa.schema([])  # of the steps
 
     @classmethod
-    def of(cls, row: pa.RecordBatch, roles: Mapping[str, Any]) -> "Lists":
+    def of(cls, row: pa.RecordBatch, roles: Mapping[str, Any], following: Mapping[str, str]) -> "Lists":
         """Look at the first row."""
         names, known = row.schema.names, {name: role for role, name in roles.items() if name is not None}
         lengths = {name: row.column(name)[0] for name in names if is_list(row.column(name).type)}
@@ -82,7 +82,7 @@ class Lists(NamedTuple):
         lists = [name for name, length in lengths.items() if name in known or length in (steps, steps + 1)]
         of_states = [name for name in lists if lengths[name] == steps + 1 and known.get(name) not in OF_STEPS]
         roles_last = sorted(of_states, key=lambda name: name in known)  # they take the place of lists of their names
-        longer = {f"next_{known.get(name, name)}": name for name in roles_last}
+        longer = {following.get(name, f"next_{known.get(name, name)}"): name for name in roles_last}
         longer = {column: name for column, name in longer.items() if column not in names}
         flags = {role: roles[role] for role in FLAGS if roles.get(role) in names}
         made = {name: role for name, role in known.items() if role in ("episode", "step") and name not in names}

@@ -285,7 +285,8 @@ def planned(
     limit = amount_of(memory) if isinstance(memory, str) else integer_of(memory) or 0
     if limit < 1:
         raise ValueError(f"{argument('memory')} must be an amount of memory such as 256MB, got {memory!r}")
-    found = found_in(source, format, columns, rewards, episode_is is not None)
+    named = {} if not isinstance(values, str | os.PathLike) or values == NAME else {"values": os.fspath(values)}
+    found = found_in(source, format, {**(columns or {}), **named}, rewards, episode_is is not None)
     columns = columns if episode_is is None else {**(columns or {}), "file": FILE}
     rows, critic, beside, column = found.rows, None, None, None  # the column of values, if they are in the source
     if not isinstance(values, str | os.PathLike):

@@ -2,11 +2,15 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import fastgae
 from fastgae.data import compute
 
 from .recorded import assert_same_bits, computed, limit, refused, write
+
+D4RL = {"terminated": "terminals", "truncated": "timeouts"}
+RLLIB = {"episode": "eps_id", "values": "vf_preds", "terminated": "terminateds", "truncated": "truncateds"}
 
 
 def test_lists_without_names(tmp_path, recorded):
@@ -27,16 +31,35 @@ def test_lists_without_names(tmp_path, recorded):
     assert no_step["advantages"].equals(got["advantages"])
 
 
-def test_flags_of_whole_episodes():
-    """They are those of its last step."""
+@pytest.mark.parametrize("named", [{}, D4RL, RLLIB])
+def test_flags_of_whole_episodes(named):
+    """They are those of its last step, also where the names of the columns show the format."""
     lengths, terminated = np.array([2, 1, 3, 1]), np.array([True, True, False, False])
     rewards, values, next_values = np.random.default_rng(0).normal(size=(3, 7))
     arrays = {"rewards": rewards, "values": values, "next_values": next_values}
     lists = {name: np.split(array, np.cumsum(lengths)[:-1]) for name, array in arrays.items()}
-    got = compute(pa.table({**lists, "terminated": terminated, "truncated": ~terminated}), progress=False)
+    columns = {"episode": range(4), **lists, "terminated": terminated, "truncated": ~terminated}
+    got = compute(pa.table({named.get(name, name): column for name, column in columns.items()}), progress=False)
+    got = got.rename_columns(["episode", "step", "advantages", "returns"])
     ended, cut = np.zeros((2, 7), bool)
     ended[[1, 2]] = cut[[5, 6]] = True
     assert_same_bits(got, fastgae.gae(rewards, values, ended, cut, next_values=next_values))
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("v", {"values": "v"}),
+        ("v", {"columns": {"values": "v"}}),
+        ("vf_preds", {}),
+        ("obs", {"values": lambda batch: batch["obs"]}),
+    ],
+)
+def test_one_item_more(name, how):
+    states, flags = np.array([0.0, 1.0, 7.0]), {"terminateds": [False], "truncateds": [True]}
+    got = compute(pa.table({"eps_id": [3], "rewards": [np.ones(2)], name: [states], **flags}), progress=False, **how)
+    expected = fastgae.gae(np.ones(2), states, [0, 0])
+    assert_same_bits(got.rename_columns(["episode", "step", "advantages", "returns"]), expected)
 
 
 def test_a_limit_in_the_middle_of_a_list():

@@ -63,7 +63,7 @@ def keys_of(key: str, episode: int, start: int, stop: int) -> Mapping[str, Array
 
 def flat(path: Path) -> list[Part]:
     """Return the arrays of a whole file, with the keys that follow from ``episode_ends`` if the file has it."""
-    arrays = arrays_in(path)
+    arrays = _items(path, "")
     rows = _rows_of(arrays, path)
     # ``last_values`` without values, which come from elsewhere, also say that the episodes end here.
     is_longer = _length(arrays["values"]) == rows + 1 if "values" in arrays else "last_values" in arrays
@@ -90,7 +90,7 @@ def _parts(path: Path, groups: Mapping[str, Keys], longer: Collection[str]) -> l
     for name, keys in groups.items():
         where = f"{path}: {name}" if name else str(path)
         with reading(path):
-            items = arrays_in(path)[name] if name else arrays_in(path)
+            items = _items(path, name)
             rows = _rows_of(items, where)
             schema = schema or _schema_of(items, rows, keys)
         group = Group(path, name, where, rows, schema, longer, keys)
@@ -133,7 +133,7 @@ class Group(NamedTuple):
     def read(self, start: int, stop: int, names: Sequence[str]) -> pa.Table:
         """Return rows of arrays; the row behind the last one is the state there."""
         with reading(self.path):
-            items = arrays_in(self.path)[self.name] if self.name else arrays_in(self.path)
+            items = _items(self.path, self.name)
             made = self.keys(start, stop)
             return pa.table({name: self._column(items, made, name, start, stop) for name in names})
 
@@ -147,7 +147,7 @@ class Group(NamedTuple):
             has = "no rows" if length is None else f"{length:,} rows"
             raise DataError(f"{self.where}: {name} has {has}; expected {max(most, stop):,}, for {self.rows:,} rewards")
         try:
-            column = column_of(_slice(items[name], start, stop))
+            column = column_of(_slice(items[name], slice(start, stop)))
         except TypeError as error:
             raise DataError(f"{self.where}: {name} cannot be read: {error}") from error
         if column.type != (expected := self.schema.field(name).type):
@@ -182,15 +182,15 @@ def type_of(item: Any) -> pa.DataType:
     return column_of(np.zeros((1, *item.shape[1:]), item.dtype)).type
 
 
-def _slice(item: Any, start: int, stop: int) -> Arrays:
+def _slice(item: Any, rows: Any) -> Arrays:
     """Return rows of an array, or of each array of a group; raise TypeError if they do not hold numbers."""
     if isinstance(item, Mapping):
-        return {name: _slice(part, start, stop) for name, part in _numbers(item).items()}
+        return {name: _slice(part, rows) for name, part in _numbers(item).items()}
     if item.dtype.kind not in NUMBERS:
         raise TypeError(f"an array of dtype {item.dtype} holds no numbers")
     if getattr(item, "is_virtual", False) or getattr(item, "external", None):
         raise TypeError("its numbers are in another file: copy them into this one")
-    return item[start:stop]
+    return item[rows]
 
 
 def _numbers(items: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -217,6 +217,16 @@ def arrays_in(path: Path) -> Any:
             _close(files.pop(next(iter(files))))
         files[path] = _opened(path)
     return files[path]
+
+
+def _items(path: Path, group: str) -> Any:
+    """Return the arrays and groups of a group of a file, or those of the whole file, as all kinds of files have them."""
+    items = arrays_in(path)
+    if group or isinstance(items, dict):
+        return items[group] if group else items
+    groups = {name: item for name, item in items.items() if not hasattr(item, "shape")}
+    arrays = as_rollout({name: item for name, item in items.items() if name not in groups})
+    return dict(sorted((groups | arrays).items()))
 
 
 @contextmanager
@@ -268,7 +278,7 @@ class Lazy:
 
 def _longer(values: Any, last: Array, rows: slice) -> Array:
     """Return rows of the values, with those of the states after the last step as one more row."""
-    found: Array = values[rows].astype(last.dtype, copy=False)
+    found: Array = _slice(values, rows).astype(last.dtype, copy=False)
     return found if rows.stop in range(values.shape[0] + 1) else np.concatenate([found, last])
 
 
@@ -286,10 +296,13 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
     has_final = "final_values" in arrays
     if "values" not in arrays or not (has_final or "last_values" in arrays):
         return arrays
-    for name in ("truncated", "last_values"):
-        if has_final and name not in arrays:
-            raise ValueError(f"there are final_values, but no {name}")
     values = arrays["values"]
+    if has_final and not {"truncated", "timeouts", "done"} & arrays.keys():
+        raise ValueError("there are final_values, but no truncated")
+    if has_final and "last_values" not in arrays:
+        if _length(values) == (_length(arrays["final_values"]) or 0) + 1:
+            return arrays
+        raise ValueError("there are final_values, but no last_values")
     shape = arrays.get("rewards", values).shape  # rewards may have another name
     if "next_values" in arrays or values.shape != shape or not values.shape:
         twice = "next_values" if "next_values" in arrays else f"values of shape {values.shape}"
@@ -300,7 +313,7 @@ def as_rollout(arrays: dict[str, Any]) -> dict[str, Any]:
             has = f"shape {found.shape} and dtype {found.dtype}"
             raise ValueError(f"{name} has {has}; expected {expected[0]}, as values have, and numbers")
         dtype = np.result_type(dtype, found.dtype)
-    last = np.broadcast_to(arrays.pop("last_values")[np.newaxis], (1, *shape[1:])).astype(dtype)
+    last = np.broadcast_to(_slice(arrays.pop("last_values"), ...), (1, *shape[1:])).astype(dtype)
     arrays["values"] = Lazy((shape[0] + 1, *shape[1:]), dtype, partial(_longer, values, last))
     return arrays
 

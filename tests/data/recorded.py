@@ -174,6 +174,15 @@ def write(table, path, rows):
     return path
 
 
+def save(path, **arrays):
+    """Write arrays to .npz or HDF5."""
+    if path.suffix == ".npz":
+        np.savez(path, **arrays)
+    else:
+        with pytest.importorskip("h5py").File(path, "w") as file:
+            file.update(arrays)
+
+
 def assert_same_bits(got, answer, order=slice(None)):
     """Check the columns of a table against the results of a call, which has no advantages without values."""
     for name, expected in answer._asdict().items():

@@ -10,7 +10,7 @@ import fastgae
 from fastgae.data import Critic, compute
 from fastgae.data.rows import Rows, column_of
 
-from .recorded import ROLES, ROWS, assert_same_bits, bits, computed, limit, names, put, read_arrays, refused, write
+from .recorded import ROLES, ROWS, assert_same_bits, bits, computed, limit, put, read_arrays, refused, save, write
 
 T, N = 120, 7
 
@@ -45,12 +45,14 @@ def test_time_major(tmp_path, grid, monkeypatch):
     one_more = {"rewards": grid["rewards"], "values": values, "terminated": grid["terminated"]}
     last = one_more | {"values": grid["values"], "last_values": values[-1]}
     final = last | {"truncated": grid["truncated"], "final_values": grid["next_values"]}
+    final_and_one_more = {name: array for name, array in final.items() if name != "last_values"} | {"values": values}
     one, wide = np.array(0.1), {"final_values": grid["next_values"] / np.float64(3)}  # which make the results float64
     for arrays, normalize, expected in (
         (grid, "global", (fastgae.moments(advantages).normalize(advantages), returns)),
         (one_more, None, fastgae.gae(*one_more.values())),
         (last, None, fastgae.gae(**last)),
         (final, None, fastgae.gae(**final)),
+        (final_and_one_more, None, fastgae.gae(**final_and_one_more)),
         *((each | {"last_values": one}, None, fastgae.gae(**each | {"last_values": one})) for each in (last, final)),
         (final | wide, None, fastgae.gae(**final | wide)),
     ):
@@ -73,7 +75,8 @@ def test_time_major(tmp_path, grid, monkeypatch):
         assert list(map(bits, read_arrays(tmp_path / "a.advantages.parquet").values())) == list(map(bits, expected))
 
 
-def test_last_values(tmp_path, grid):
+@pytest.mark.parametrize("file", ["a.npz", "a.hdf5"])
+def test_last_values(tmp_path, grid, file):
     """A folder of arrays may have them too; it is read once, however many of its files are named."""
     given, folder = {name: grid[name] for name in ("rewards", "values", "terminated")}, tmp_path / "run"
     folder.mkdir()
@@ -100,8 +103,8 @@ def test_last_values(tmp_path, grid):
         ),
         (dict.fromkeys(given, 0) | {"last_values": 0}, r"both last_values and values of shape \(\): keep one"),
     ):
-        np.savez(tmp_path / "a.npz", **given | more)
-        refused("a.npz cannot be read: .*" + fault, tmp_path / "a.npz")
+        save(tmp_path / file, **given | more)
+        refused(f"{file} cannot be read: .*{fault}", tmp_path / file)
     np.save(folder / "last_values.npy", "0.5")
     refused(r"last_values has shape \(\) and dtype <U3; expected \(\), as values have, and numbers", folder)
 
@@ -164,7 +167,7 @@ def test_nothing_is_unpickled(tmp_path, recorded):
     refused(r"rewards.npy cannot be read: Array can't be memory-mapped: Python objects", run)
     (run / "rewards.npy").write_bytes(pickle.dumps(Opened(tmp_path / "trapped")))
     refused(r"rewards.npy cannot be read: it does not begin as a .npy file does", run)
-    assert names(tmp_path) == ["a.npz", "run"]
+    assert {path.name for path in tmp_path.iterdir()} == {"a.npz", "run"}
 
 
 FAULTS = {

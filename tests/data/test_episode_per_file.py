@@ -4,11 +4,12 @@ from itertools import product
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import fastgae
 from fastgae.data import compute
 
-from .recorded import ROLES, computed, limit, names, read, refused, write
+from .recorded import ROLES, computed, limit, names, read, refused, save, write
 
 BY_FILE = {"episode_is": "file"}
 
@@ -33,16 +34,17 @@ def test_names_that_begin_again(tmp_path):
             assert got["file"].to_pylist() == [f"{number}.parquet" for number in range(3) for _ in range(5)]
 
 
-def test_rollouts_of_several_envs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("suffix", [".npz", ".hdf5"])
+def test_rollouts_of_several_envs(tmp_path, monkeypatch, suffix):
     """An episode of an env ends with its file, and does so anyway where the file says what follows it."""
-    files, ones = [tmp_path / "0.npz", tmp_path / "1.npz"], np.ones((3, 2))
+    files, ones = [tmp_path / f"0{suffix}", tmp_path / f"1{suffix}"], np.ones((3, 2))
     flags = {"terminated": 0 * ones, "truncated": 0 * ones}
     flags["terminated"][2, 0] = 1
     behind, diagnose, diagnosed = {"last_values": ones[0]}, fastgae.diagnose, []
     monkeypatch.setattr(fastgae, "diagnose", lambda **rollout: diagnosed.append(rollout) or diagnose(**rollout))
     for last in ({"next_values": 0 * ones}, behind, behind | {"final_values": 9 * ones}):
         for file in files:
-            np.savez(file, rewards=ones, values=0 * ones, **last, **flags)
+            save(file, rewards=ones, values=0 * ones, **last, **flags)
         expected = np.full(2, "last_values" in last) * [0, 1] + [[3.0], [2.0], [1.0]] * 2
         for memory, how in product((limit(2), "1GB"), (BY_FILE, {})[: len(last.keys() & behind) + 1]):
             got = computed(files, tmp_path / "out.arrow", gamma=1.0, gae_lambda=1.0, memory=memory, **how)
@@ -52,14 +54,14 @@ def test_rollouts_of_several_envs(tmp_path, monkeypatch):
     assert ended["advantages"].to_pylist() == [[3, 3], [2, 2], [1, 1]] * 2
     for own, values in product(({}, {"values": 9 * ones}), (np.zeros(6), np.array([0, 0, 0, 5.0] * 2))):
         for file in files:  # values from elsewhere may have those behind the last steps; if not, all episodes must end
-            np.savez(file, rewards=ones, **own, **behind, terminated=flags["terminated"])
+            save(file, rewards=ones, **own, **behind, terminated=flags["terminated"])
         np.save(tmp_path / "v.npy", np.stack([values, values], axis=1))
         more = {"gamma": 1.0, "gae_lambda": 1.0, "ends": None if len(values) == 8 else "terminated"}
         got = computed(files, tmp_path / "out.arrow", values=tmp_path / "v.npy", memory=limit(2), **more)
         assert got["advantages"].to_pylist() == [[3, 3 + values[3]], [2, 2 + values[3]], [1, 1 + values[3]]] * 2
     for number, file in enumerate(files):  # names and steps say that the episode goes on
         keys = {"episode": [7, 7, 7], "step": np.arange(3) + 3 * number, "terminated": [0, 0, number]}
-        np.savez(file, rewards=np.ones(3), values=np.zeros(3), last_values=5.0, **keys)
+        save(file, rewards=np.ones(3), values=np.zeros(3), last_values=5.0, **keys)
     got = computed(files, tmp_path / "out.arrow", gamma=1.0, gae_lambda=1.0)
     assert got["advantages"].to_pylist() == [6, 5, 4, 3, 2, 1]
 

@@ -220,7 +220,7 @@ def arrays_in(path: Path) -> Any:
 
 
 def _items(path: Path, group: str) -> Any:
-    """Return the arrays and groups of a group of a file, or those of the whole file, as all kinds of files have them."""
+    """Return the arrays and groups of a group of a file, or those of the whole file, which may be a rollout."""
     items = arrays_in(path)
     if group or isinstance(items, dict):
         return items[group] if group else items

@@ -1,6 +1,7 @@
 """Arrays in .npz and .npy files: rollouts of several envs, and nothing is unpickled."""
 
 import pickle
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -121,8 +122,8 @@ def test_final_values_are_those_of_truncated_steps(tmp_path):
         ):
             np.savez(tmp_path / "a.npz", **arrays | flags | keys | changed)
             refused(message, tmp_path / "a.npz", columns=columns)
-        np.savez(tmp_path / "a.npz", **arrays | flags | keys)
-        for memory in (limit(1), "1GB"):
+        for memory, names in product((limit(1), "1GB"), (flags, ("terminated", "done"), ("terminals", "timeouts"))):
+            np.savez(tmp_path / "a.npz", **arrays | keys | dict(zip(names, flags.values(), strict=True)))
             got = computed(tmp_path / "a.npz", tmp_path / "out.parquet", columns=columns, memory=memory)
             assert_same_bits(got, fastgae.gae(**arrays, **flags))
     rewards, final = np.linspace(0, 1, 4, dtype=np.float32), np.linspace(0, 1, 4)

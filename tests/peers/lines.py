@@ -233,7 +233,7 @@ def di_engine(of):
     return (advantages,)
 
 
-def omnisafe(of):
+def in_float64(of):
     following = np.concatenate([of.values[1:], of.last_values[np.newaxis]])
     advantages = (of.rewards + of.gamma * following - of.values).astype(np.float64)
     for t in reversed(range(len(advantages) - 1)):
@@ -243,12 +243,12 @@ def omnisafe(of):
 
 def xuance(of):
     finish = function("xuance", "xuance/common/memory_tools.py", "DummyOnPolicyBuffer.finish_path", np=np)
-    rewards, values, terminals = (each.T.astype(np.float32) for each in (of.rewards, of.values, of.done))
+    rewards, values, terminals = (each.T.astype(np.float32) for each in (of.rewards, of.values, of.terminated))
     buffer = Names(rewards=rewards, values=values, terminals=terminals, use_gae=True, gamma=of.gamma)
     buffer.advantages, buffer.returns, buffer.gae_lam = np.zeros_like(rewards), np.zeros_like(rewards), of.gae_lambda
     buffer.full, buffer.n_size, buffer.ptr, buffer.start_ids = True, len(of.rewards), 0, np.zeros(len(rewards), int)
     for env, last_value in enumerate(of.last_values):
-        finish(buffer, last_value, env)
+        finish(buffer, 0.0 if of.terminated[-1, env] else last_value, env)  # as its agents do
     return buffer.advantages.T, buffer.returns.T
 
 
@@ -387,9 +387,12 @@ ENVIRONMENTS = {
     (IKOSTRIKOV, "compute_returns, no GAE, proper time limits"): Theirs(lambda of: a2c_returns(of, ~of.truncated)),
     ("JaxMARL", "_calculate_gae"): Theirs(plain),
     ("Mava", "_calculate_gae"): Theirs(plain),
-    ("OmniSafe", "_calculate_adv_and_value_targets"): Theirs(omnisafe),
+    ("Mava, recurrent", "_calculate_gae"): Theirs(
+        lambda of: sweep(of, of.last_values, ~np.vstack([of.dones, of.next_done])[1:])
+    ),
+    ("OmniSafe", "_calculate_adv_and_value_targets"): Theirs(in_float64),
     ("PureJaxRL", "_calculate_gae"): Theirs(plain),
-    ("ml-agents", "get_gae"): Theirs(lambda of: sweep(of, of.last_values)),
+    ("ml-agents", "get_gae"): Theirs(lambda of: in_float64(of)[:1]),
     ("RLinf", "compute_gae_advantages_and_returns"): Theirs(rlinf, "rlinf"),
     ("sheeprl", "gae"): Theirs(sheeprl, "sheeprl"),
     ("sheeprl, Dreamer v3", "compute_lambda_values"): Theirs(sheeprl_dreamer, "sheeprl"),

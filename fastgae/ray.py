@@ -111,7 +111,8 @@ def compute(
     labels = label_quantile, label_per
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads, normalize, *labels)
     if isinstance(dataset_or_paths, Dataset):
-        known, schema, dataset = format_named(format), _schema_of(dataset_or_paths), dataset_or_paths
+        schema, dataset = _schema_of(dataset_or_paths), dataset_or_paths
+        known = format_named(format, schema.names)
         through = partial(_per_block, dataset)
     else:
         given = dataset_or_paths if isinstance(dataset_or_paths, list | tuple) else [dataset_or_paths]

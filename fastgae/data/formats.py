@@ -1,7 +1,7 @@
 """The formats of recorded data: the names of their columns, their files, and the place of their results."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -185,11 +185,13 @@ ROBOMIMIC = Format(
 FORMATS = {each.name: each for each in (PLAIN, RLLIB, LEROBOT, MINARI, D4RL, ROBOMIMIC)}
 
 
-def format_named(name: str) -> Format:
-    """Return the format of this name; for "auto", the plain one."""
+def format_named(name: str, columns: Collection[str] = ()) -> Format:
+    """Return the format of this name, or, for "auto", the format that the names of the columns show."""
     if not isinstance(name, str) or name not in ("auto", *FORMATS):
         raise ValueError(f"{argument('format')} must be one of auto, {', '.join(FORMATS)}, got {shown(name)}")
-    return FORMATS.get(name, PLAIN)
+    marks = {"rllib": {"eps_id", "terminateds"}, "d4rl": {"rewards", "terminals"}}
+    found = next((each for each, mark in marks.items() if mark <= {*columns}), PLAIN.name)
+    return FORMATS[found if name == "auto" else name]
 
 
 def format_of(name: str, source: Path) -> Format:
@@ -243,9 +245,8 @@ def found_in(
             files += [file for each in own for file in files_of(each)]
     rows = Rows(found)
     in_folders = _with_folders(rows, paths, by_file)
-    if name == "auto" and known is PLAIN:  # the names of the columns may show another
-        marks = ((RLLIB, {"eps_id", "terminateds"}), (D4RL, {"rewards", "terminals"}))
-        known = next((each for each, mark in marks if mark <= {*in_folders.schema.names}), PLAIN)
+    if name == "auto" and known is PLAIN:
+        known = format_named(name, in_folders.schema.names)
     roles = {**known.columns, **(columns or {})} | ({} if rewards is None else {"rewards": Success.named(rewards)[0]})
     # So that no row for an episode makes the columns of folders itself.
     roles = {role: name for role, name in roles.items() if name not in in_folders.made}

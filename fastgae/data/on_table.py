@@ -52,7 +52,8 @@ def on_table(
     table : pyarrow.Table, or anything with ``__arrow_c_stream__``, such as a data frame of pandas or Polars
         One row per step. Its columns are named as in ``fastgae.data.compute``.
     format : str
-        The format whose column names the table uses: "table", "rllib", "lerobot", "minari", "d4rl" or "robomimic".
+        The format whose column names the table uses: "table", "rllib", "lerobot", "minari", "d4rl" or "robomimic";
+        "auto" knows "rllib" and "d4rl" by these names.
     columns, ends, rewards, estimator, gamma, gae_lambda, n, backend, num_threads
         As in ``fastgae.data.compute``.
 
@@ -74,7 +75,8 @@ def on_table(
     [1.5, 1.0]
     """
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
-    table, known = as_table(table), format_named(format)
+    table = as_table(table)
+    known = format_named(format, table.column_names)
     chosen = chosen_columns(columns, known, promoted(tabular(table)), "values", how, rewards)
     check_new(known.results.values(), table.column_names)
     return with_results(table, known, chosen, how, may_be_cut=True)

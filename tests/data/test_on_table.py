@@ -1,6 +1,7 @@
 """``on_table``: the same bits as ``compute``, for rows in any order, and in every engine that the docs name."""
 
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, product
 
 import numpy as np
 import pyarrow as pa
@@ -114,6 +115,13 @@ def test_bad_rows(recorded):
             on_table(table)
     with pytest.raises(ValueError, match=r"format must be one of auto, table, rllib, .*, got 'csv'"):
         on_table(recorded.table(), format="csv")
+
+
+def test_names_show_the_format():
+    table = pa.table({"rewards": np.ones(3), "values": np.zeros(3), "terminals": [False, True, False]})
+    for function, format in product((on_table, partial(compute, progress=False)), ("auto", "d4rl")):  # noqa: A001
+        got = function(table, format=format, ends="terminated", gamma=1.0, gae_lambda=1.0)
+        assert got["advantages"].to_pylist() == [2.0, 1.0, 1.0]
 
 
 def test_episodes_of_several_files_have_the_same_names():

@@ -185,9 +185,8 @@ def test_names_of_columns_and_results(recorded, tmp_path):
     write(table.rename_columns([names.get(name, name) for name in table.column_names]), tmp_path / "a.parquet", 500)
     chosen = {"values": "v", "columns": {"next_values": "next_values"}, "gamma": 0.9, "gae_lambda": 0.7}
     expected = fastgae.data.compute(tmp_path / "a.parquet", progress=False, **chosen)
-    dataset = ray.data.read_parquet(tmp_path / "a.parquet")
-    for paths, read in ((tmp_path / "a.parquet", {}), (dataset, {"format": "rllib"})):
-        results = fastgae.ray.compute(paths, **chosen, **read)
+    for source in (tmp_path / "a.parquet", ray.data.read_parquet(tmp_path / "a.parquet")):
+        results = fastgae.ray.compute(source, **chosen)
         got = pa.concat_tables(ray.get(results.to_arrow_refs())).sort_by([("eps_id", "ascending"), ("t", "ascending")])
         computed = pq.read_table(expected.file)
         assert got.select(computed.column_names).columns == computed.columns

@@ -194,7 +194,7 @@ def found(mutant: Mutant, calls: int, seed: int) -> tuple[bool, str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m fuzz.mutants", description=__doc__)
-    parser.add_argument("--calls", type=int, default=20_000, help="at most, for each mutant (default: %(default)s)")
+    parser.add_argument("--calls", type=int, default=60_000, help="at most, for each mutant (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the fuzzer (default: %(default)s)")
     parser.add_argument("--only", type=int, help="the number of one mutant")
     args = parser.parse_args(argv)

@@ -90,6 +90,8 @@ PLANTED = [
     ("returns_normalised", {"advantages + values": "normalised(advantages + values)"}),
     ("output_unknown", {"advantages + values": "advantages * values"}),
     ("rows_reversed", {"return advantages,": "advantages = advantages[::-1]\n    return advantages,"}),
+    ("last_row_dropped", {"range(len(rewards))": "range(len(rewards) - 1)"}),
+    ("long_rollouts", {"delta + decay": "delta * np.float32(decay**t) / np.float32(decay**t) + decay"}),
     ("one_env", {"return advantages,": "advantages = advantages[:, ::-1]\n    return advantages,"}),
     ("inputs_written", {"np.zeros_like(rewards)": "rewards"}),
     ("not_deterministic", {"advantages[t] =": "advantages[t] = np.random.default_rng().normal(0, 1e-6) +"}),

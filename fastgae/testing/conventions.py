@@ -154,10 +154,17 @@ MISTAKES = {
         "beyond some number, a better step is no better",
         "clip rewards before they are stored, and leave TD errors and advantages as they are",
     ),
+    "long_rollouts": (
+        "the weights of late steps become 0 or infinite, or are cut off",
+        "add up from the last step to the first, with one number that goes on from step to step",
+    ),
     "one_env": ("each env gets advantages of others", "keep each env in its own column, or pass one env per call"),
     "raises": ("such rollouts occur, and stop the training", "let it take rollouts of any length, and any flags"),
     "inputs_written": ("the caller's arrays change", "write into new arrays"),
-    "not_deterministic": ("nobody can repeat a run", "look for random numbers, and for memory that is not initialised"),
+    "not_deterministic": (
+        "nobody can repeat a run",
+        "look for random numbers, for memory that is not initialised, and for what an earlier call has left",
+    ),
     "not_finite": ("they spread to the loss", "look for a division by 0"),
     "output_unknown": (
         "nothing was compared with it",
@@ -183,6 +190,7 @@ ODD = {
     "first_flag": "not the same as fastgae's where observation 0 begins an episode: {}",
     "outputs_exchanged": "{}",
     "numbers_clipped": "right only where rewards and values are small: {}",
+    "long_rollouts": "right only in short episodes: in long ones, {} has other numbers than fastgae's",
     "one_env": "right only if each call gets one env: with {}, it gives nothing that fastgae knows",
     "last_values_missing": "right only if the last row ends an episode: there is no V after it",
     "raises": "it stops at some rollouts: {}",
@@ -249,6 +257,9 @@ AXES: dict[str, tuple[Choice, ...]] = {
         does("the flag of the last step has no effect")(
             "flags_ignored", "next_done", "next_going_on", **_moved("np.concatenate([{0}[:-1], {0}[-1:] & False])")
         ),
+        does("the last step takes the flag of its own observation, and not of the next one")(
+            "flags_ignored", "next_done", "next_going_on", **_moved(f"np.concatenate([{{0}}[:-1], {LATE}[-1:]])")
+        ),
     ),
     "rewards": (
         does("step t takes the reward of row t - 1")("rewards_late", r="np.concatenate([{r}[:1] * 0, {r}[:-1]])"),
@@ -278,7 +289,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
     ),
     "last": (
         does("the last row gives no advantage, and its V is the bootstrap of the row before")(
-            "last_row_dropped", "same rows", **_one_row_less(":-1")
+            "last_row_dropped", "T values", **_one_row_less(":-1")
         ),
         does("after the last step, V is 0")("last_values_ignored", "last", last=NOTHING),
         does("the last step bootstraps from V of its own state")(

@@ -253,7 +253,8 @@ class _Report:
             flipped = subject.rollout(reading, episodes=True).map(np.flipud)
             if subject.agrees(match, match.fields, [flipped], " with padding first"):
                 padding = "the mask is one span in each row"
-        once, again = (subject.called(reading, rollout) or Outputs({}, {}, False, ()) for _ in range(2))
+        calls = rollout, rollout._replace(rewards=rollout.values[1:], values=1 - rollout.values), rollout
+        once, _, again = (subject.called(reading, each) or Outputs({}, {}, False, ()) for each in calls)
         arrays = {name: (array, again.arrays.get(name)) for name, array in once.arrays.items()}
         words = [*self.words.values()] if self.known else []
         twice = {each for each in words if words.count(each) > 1}
@@ -270,6 +271,7 @@ class _Report:
             "first_flag": compared(rollout._replace(begins=True), FIRST) if has_first and not late else (),
             "outputs_exchanged": [f"{name} is {each.base}" for name, each in outputs if _exchanged(name, each)],
             "numbers_clipped": ["larger ones are clipped, or changed in another way"] * (subject.scale == SMALL),
+            "long_rollouts": {name for each in subject.long(match) for name in compared(each)},
             "one_env": subject.of_many_envs(match) if self.known and reading.layout.each_env else (),
             "last_values_missing": [""] * (no_last and kind.ends > 0 and not kind.masked),
             "both_flags": compared(both, BOTH) if has_both else (),
@@ -319,7 +321,9 @@ class _Report:
                 array[row] = number
                 if different(shorter := shown._replace(**{field: array})):
                     shown = shorter
-        output, (got, expected) = next(iter(different(shown).items()))
+        if not (differing := different(shown)):  # now: it gives other numbers each time
+            return {}
+        output, (got, expected) = next(iter(differing.items()))
         given = shown.arguments(reading.longer_values, reading.longer_flags)
         call, words = self.call(self.right), meant[output].words(reading.layout.each_env)
         hidden = ["terminated"] if given["terminated"].any() and not reading.given & ENDS else []

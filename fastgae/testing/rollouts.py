@@ -35,6 +35,7 @@ class Probe(NamedTuple):
     gae_lambda: float
     n: int = 3
     begins: bool = False  # the step before row 0 ended an episode
+    other: str = ""  # an argument that is not what the rest of the rollout says
 
     def map(self, function: Callable[[Array], Array]) -> "Probe":
         """Return the rollout with a function applied to each array."""
@@ -51,7 +52,7 @@ class Probe(NamedTuple):
         for role, (name, inverted, begins) in FLAGS.items():
             flag = before[name] if longer_flags else before[name][:-1] if begins else ends[name]
             flags[role] = ~flag if inverted else flag
-        return {
+        given = {
             **self._asdict(),
             **flags,
             "values": self.values if longer_values else self.values[:-1],
@@ -63,6 +64,7 @@ class Probe(NamedTuple):
             "log_ratios": np.log(self.ratios),
             "steps": len(self.rewards),
         }
+        return {name: (1 - each).astype(each.dtype) if name == self.other else each for name, each in given.items()}
 
 
 class Kind(NamedTuple):

@@ -323,3 +323,30 @@ says("unknown", "final_values=values")(  # the best that it can do
         gae(rewards, values, terminated, truncated=truncated, last_values=last_values, final_values=values)
     )
 )
+
+
+@says("unknown")  # One more row of values would hide it.
+def of_a_last_value_that_is_discounted_twice(rewards, values, dones, last_values):
+    return gae(rewards, np.concatenate([values, 0.99 * last_values[np.newaxis]])[: len(rewards) + 1], dones)
+
+
+@says("last_values_of_the_last_step")
+def of_ignored_last_values(rewards, values, dones, last_values):
+    return gae(rewards, np.concatenate([values, values[-1:]])[: len(rewards) + 1], dones)
+
+
+@says("flags_ignored", "the last step takes the flag of its own observation")
+def of_an_ignored_flag(rewards, values, starts, last_values, next_done):
+    return gae(rewards, values, np.concatenate([starts, starts[-1:]])[1:], last_values=last_values)
+
+
+@says("output_unknown unknown")  # Rewards to go say nothing of the other result.
+def of_another_size(rewards, values, last_values, gae_lambda):
+    to_go = fastgae.discounted_returns(rewards, terminated=None, last_values=last_values)
+    return np.repeat(rewards, 3, axis=0), to_go
+
+
+@says("not_deterministic unknown")
+def of_the_call_before(rewards, values, dones, last_values, left={}):  # noqa: B006 (that is the mistake)
+    before, left[last_values.shape] = left.get(last_values.shape, last_values), last_values
+    return gae(rewards, values, dones, last_values=before)

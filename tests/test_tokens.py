@@ -79,6 +79,11 @@ def test_diagnose_sees_scores_outside_of_the_mask():
             assert len(fastgae.diagnose(**{**call, "rewards": few})) == count - 1
         assert not fastgae.diagnose(**{**call, "rewards": late + 0.1})  # a penalty at every token
         assert not fastgae.diagnose(**{**call, "mask": exists & (scores < 0)})  # whole answers are left out
+        burnt_in = np.arange(len(exists))[:, np.newaxis] >= len(exists) - 1
+        ends = {"terminated": exists & ~np.roll(exists, -1, axis=0)}  # the rewards of others reach no agent that died
+        for other in ({"rewards": late[::-1], "mask": burnt_in & (scores != 0)}, {"rewards": late, **ends}):
+            found = fastgae.diagnose(**{**call, **other})
+            assert "rewards_masked" not in {finding.detector for finding in found}, found
 
 
 def odd_answers(seed):

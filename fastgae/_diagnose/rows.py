@@ -63,10 +63,15 @@ def padding(steps: Steps) -> Iterator[Finding]:
 
 
 def rewards_masked(steps: Steps) -> Iterator[Finding]:
-    """Find rewards that the mask leaves out, where no sequence has more than one."""
+    """Find rewards after a step in the mask that ended no episode, where no sequence has more than one reward."""
     rewarded = np.isfinite(steps.rewards) & (steps.rewards != 0) & steps.unmasked.any(0)
     outside = rewarded & ~steps.unmasked
-    if number_of(outside) >= 2 and rewarded.sum(0).max() == 1:
+    if number_of(outside) < 2 or rewarded.sum(0).max() > 1:
+        return
+    rows = np.arange(len(outside))[:, np.newaxis]
+    before = np.maximum.accumulate(np.where(steps.unmasked, rows, -1))  # the last step in the mask
+    outside &= (before >= 0) & ~np.take_along_axis(steps.done, before, 0)
+    if number_of(outside) >= 2:
         yield Finding(
             f"{number_of(outside):,} of {number_of(rewarded):,} rewards other than 0, at most one in each sequence, "
             "are outside of the mask",

@@ -99,6 +99,7 @@ PLANTED = [
     ("both_flags", {BOOTSTRAP: "np.where(terminated[t] & ~truncated[t], 0, following)"}),
 ]
 WHY = {"gamma_missing": "later rewards count too much", "gamma_twice": "later rewards count too little"}
+WHAT = {"long_rollouts": "in long ones: result[0], result[1]"}  # in one order in every process
 
 
 def written(changes):
@@ -136,6 +137,7 @@ def test_planted_mistakes_are_named_and_can_be_allowed():
         assert detectors(found) == [mistake], f"{changes}: {found}"
         assert found.error < 1e-5 or mistake == "not_finite", f"{changes}: {found}"
         assert WHY.get(mistake, "") in found.findings[0].why
+        assert WHAT.get(mistake, "") in found.findings[0].what
 
 
 def test_every_known_mistake_is_planted():

@@ -91,7 +91,7 @@ class Frame(NamedTuple):
         shape = array.shape
         role, steps = ROLES.get(name), (self.shape, self.one_longer)
         per_env, flags = role in (Role.ENVS, Role.ENV_FLAGS, Role.MOMENTS), role is Role.STEP_FLAGS
-        if shape[-1:] == (1,) and shape[:-1] in (*steps, *(self.without_time,) * per_env):
+        if shape[-1:] == (1,) and (shape[:-1] in steps or (per_env and shape[:-1] == self.without_time)):
             return f"; squeeze its last axis: {name}[..., 0]"
         if (*shape, 1) in ((self.without_time,) if per_env else steps):
             return f"; squeeze the last axis of {self.name}: {self.name}[..., 0]"

@@ -176,13 +176,12 @@ def disorder(steps: RecordedSteps, last: Array, following: Following | None) -> 
 
 
 def _followed(step: int, following: int, has_no_names: bool) -> str:
-    if has_no_names and following <= step:
-        way = (
-            f"name a column of episode, by {column_argument('episode')}; or, if flags end episodes, and rows of an env "
-        )
-        way += f"are in the order of time, let no column be the step: {column_argument('step', None)}"
-    elif following > step:
-        way = f"if steps were dropped on purpose, let no column be the step: {column_argument('step', None)}"
+    no_step = f"let no column be the step: {column_argument('step', None)}"
+    if following > step:
+        way = f"if steps were dropped on purpose, {no_step}"
+    elif has_no_names:
+        way = f"name a column of episode, by {column_argument('episode')}; or, if flags end episodes, and rows of an "
+        way += f"env are in the order of time, {no_step}"
     else:
         of_files = f"{column_argument('file')}, or, where compute reads the files, {argument('episode_is', 'file')}"
         way = f"if episodes have the same names, of several files, pass {of_files}; of envs, {column_argument('env')}"

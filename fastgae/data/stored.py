@@ -222,8 +222,10 @@ def arrays_in(path: Path) -> Any:
 def _items(path: Path, group: str) -> Any:
     """Return the arrays and groups of a group of a file, or those of the whole file, which may be a rollout."""
     items = arrays_in(path)
-    if group or isinstance(items, dict):
-        return items[group] if group else items
+    if group:
+        return items[group]
+    if isinstance(items, dict):  # of .npy and .npz, which are read as a rollout when they are opened
+        return items
     groups = {name: item for name, item in items.items() if not hasattr(item, "shape")}
     arrays = as_rollout({name: item for name, item in items.items() if name not in groups})
     return dict(sorted((groups | arrays).items()))

@@ -190,7 +190,7 @@ ODD = {
     "first_flag": "not the same as fastgae's where observation 0 begins an episode: {}",
     "outputs_exchanged": "{}",
     "numbers_clipped": "right only where rewards and values are small: {}",
-    "long_rollouts": "right only in short episodes: in long ones, {} has other numbers than fastgae's",
+    "long_rollouts": "right only in short episodes, and not the same as fastgae's in long ones: {}",
     "one_env": "right only if each call gets one env: with {}, it gives nothing that fastgae knows",
     "last_values_missing": "right only if the last row ends an episode: there is no V after it",
     "raises": "it stops at some rollouts: {}",

@@ -271,7 +271,7 @@ class _Report:
             "first_flag": compared(rollout._replace(begins=True), FIRST) if has_first and not late else (),
             "outputs_exchanged": [f"{name} is {each.base}" for name, each in outputs if _exchanged(name, each)],
             "numbers_clipped": ["larger ones are clipped, or changed in another way"] * (subject.scale == SMALL),
-            "long_rollouts": {name for each in subject.long(match) for name in compared(each)},
+            "long_rollouts": dict.fromkeys(name for each in subject.long(match) for name in compared(each)),
             "one_env": subject.of_many_envs(match) if self.known and reading.layout.each_env else (),
             "last_values_missing": [""] * (no_last and kind.ends > 0 and not kind.masked),
             "both_flags": compared(both, BOTH) if has_both else (),

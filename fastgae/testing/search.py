@@ -361,7 +361,7 @@ class Subject:
 
     def long(self, match: Match) -> list[Probe]:
         """Return rollouts of long episodes: decay underflows in one as in 2,000 steps, and is slow in the other."""
-        if match.reading.library == "jax":
+        if match.reading.library == "jax":  # as in SIZES
             return []
         rollout = self.rollout(match.reading, 6, SIZES[-1][1], match.episodes)
         if not match.episodes:
